@@ -5,7 +5,7 @@ import Logging
 import NIOPosix
 import RedisClient
 
-/// Measures locks in this process: no sidecar, one coordinator.
+/// Measures locks through one coordinator in this process, without a sidecar.
 struct LibraryCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "library",
@@ -24,8 +24,8 @@ struct LibraryCommand: AsyncParsableCommand {
     var near = false
 
     private static let warmUp = Duration.milliseconds(500)
-    /// The TTL in milliseconds, so long that no lease expires here.
-    private static let ttl: Int64 = 30_000
+    /// The TTL of the leases, which is so long that no lease expires here.
+    private static let ttlMilliseconds: Int64 = 30_000
 
     func run() async throws {
         let coordinator = Coordinator(
@@ -49,14 +49,16 @@ struct LibraryCommand: AsyncParsableCommand {
         try LibraryFigures(cycles: cycles, seconds: seconds).printLine()
     }
 
-    /// Returns how many times one caller acquired and released its lock within the measured time.
+    /// Returns the number of times that one caller acquired and released its lock within the measured time.
     private static func cycles(
         of lock: ResourceName, at coordinator: Coordinator, from begin: ContinuousClock.Instant,
         to end: ContinuousClock.Instant
     ) async throws -> Int {
         var cycles = 0
         while true {
-            guard let lease = try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl)) else {
+            guard
+                let lease = try await coordinator.acquireLock(LockRequest(name: lock, ttlMilliseconds: ttlMilliseconds))
+            else {
                 throw BenchmarkFailure("the lock \(lock) is held by another client, but it has only one caller")
             }
             guard try await coordinator.releaseLock(lock, token: lease.token) else {
@@ -71,7 +73,7 @@ struct LibraryCommand: AsyncParsableCommand {
 
 /// The figures of `library`.
 struct LibraryFigures: Figures {
-    /// The number of locks acquired and released.
+    /// The number of times that a lock was acquired and released.
     var cycles: Int
     var seconds: Double
 }

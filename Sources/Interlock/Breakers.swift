@@ -8,11 +8,11 @@ public struct Breakers: Sendable {
         self.coordinator = coordinator
     }
 
-    /// Returns a service's breaker as this program sees it, without asking Redis.
+    /// Returns the state of a service's breaker that this program knows, without asking Redis.
     /// - Throws: `InterlockError` if no such service is configured.
     public func status(of service: String) async throws -> BreakerStatus { try await coordinator.breaker(service: service) }
 
-    /// Returns the breakers of all services, sorted by name, without asking Redis.
+    /// Returns the state of every service's breaker, sorted by name, without asking Redis.
     public func all() async -> [BreakerStatus] { await coordinator.allBreakers() }
 
     /// Forces a breaker's state for the whole fleet.

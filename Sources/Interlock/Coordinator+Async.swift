@@ -8,26 +8,30 @@ extension Coordinator {
     /// - Returns: the lease; `nil` if another holder has it, even after the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLock(_ request: LockRequest) async throws -> Lease? {
-        let answer = try await traced(.acquire, request.name.text, wait: request.wait, { $0.answered($1) }) {
+        let acquisition = try await traced(
+            .acquire, request.name.text, waitMilliseconds: request.waitMilliseconds, { $0.stepAnswered($1) }
+        ) {
             $0.acquireLock(request, completion: $1)
         }
-        switch answer {
+        switch acquisition {
         case .granted(let lease): return lease
         case .held: return nil
         case .failed(let error): throw error
         }
     }
 
-    /// Acquires all of the locks or none, one after another in the order of their names.
+    /// Acquires all of several locks or none of them, one after another in the order of their names.
     /// - Returns: the leases in the order of the request; `nil` if another holder has one of the locks, even after
     ///   the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
         let lock = request.template
-        let answer = try await traced(.acquire, lock.name.text, wait: lock.wait, { $0.answered($1) }) {
+        let acquisition = try await traced(
+            .acquire, lock.name.text, waitMilliseconds: lock.waitMilliseconds, { $0.stepAnswered($1) }
+        ) {
             $0.acquireLocks(request, completion: $1)
         }
-        switch answer {
+        switch acquisition {
         case .granted(let leases): return leases
         case .held: return nil
         case .failed(let error): throw error
@@ -39,43 +43,44 @@ extension Coordinator {
     /// - Throws: `InterlockError` if too many leases are followed, or if locks are kept on a quorum.
     package func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
-        let follower = try calls.followLease(lease, isLinked: isLinked) { end in
+        let follower = try loopCoordinator.followLease(lease, isLinked: isLinked) { end in
             if let loss = end.loss { continuation.yield(loss) }
             continuation.finish()
         }.get()
         let interest = LeaseInterest { [weak self, eventLoop] in
-            eventLoop.execute { [weak self] in self?.assumeIsolated { $0.calls.unfollowLease(follower) } }
+            eventLoop.execute { [weak self] in self?.assumeIsolated { $0.loopCoordinator.unfollowLease(follower) } }
         }
-        // The stream also keeps the lease alive for a caller that holds nothing else. It releases this closure when it
-        // ends, is cancelled or is dropped.
+        // The stream also keeps the lease followed for a caller that holds only the stream. It releases this closure
+        // when it ends, is cancelled or is dropped.
         continuation.onTermination = { _ in withExtendedLifetime(interest) {} }
         return FollowedLease(follower: follower, losses: losses, interest: interest, end: { continuation.finish() })
     }
 
-    /// Stops renewing a lease, which then expires, and ends the stream of its loss.
+    /// Stops following a lease, and ends its stream of losses. A linked lease then expires, unless another follower is
+    /// linked to it.
     package func unfollowLease(_ lease: FollowedLease) {
-        calls.unfollowLease(lease.follower)
+        loopCoordinator.unfollowLease(lease.follower)
         lease.end()
     }
 
     /// Releases a followed lease whose holder has disconnected, if it is still held.
     package func releaseFollowedLease(_ follower: LeaseFollower) {
-        calls.releaseFollowedLease(follower)
+        loopCoordinator.releaseFollowedLease(follower)
     }
 
-    /// Renews a lease to `ttl` milliseconds from now.
+    /// Renews a lease to `ttlMilliseconds` from now.
     /// - Parameter fence: the fence of the only lease to renew, not a later one of the same owner; `nil` for the
     ///   token's current lease.
     /// - Returns: the time in milliseconds for which the lease can be relied on; `nil` if it is lost.
     package nonisolated func renewLock(
-        _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil
+        _ name: ResourceName, token: String, ttlMilliseconds: Int64, fence: Int64? = nil
     ) async throws -> Int64? {
-        let answer: RenewResult = try await cancellable {
-            $0.renewLock(name, token: token, ttl: ttl, fence: fence, completion: $1)
+        let renewal: RenewResult = try await cancellable {
+            $0.renewLock(name, token: token, ttlMilliseconds: ttlMilliseconds, fence: fence, completion: $1)
             return nil
         }
-        switch answer {
-        case .renewed(let valid): return valid
+        switch renewal {
+        case .renewed(let validMilliseconds): return validMilliseconds
         case .lost: return nil
         case .failed(let error): throw error
         }
@@ -85,21 +90,21 @@ extension Coordinator {
     /// - Parameter fence: see `renewLock`.
     /// - Returns: `false` if the token did not hold the lock, or held it under another fence.
     package nonisolated func releaseLock(_ name: ResourceName, token: String, fence: Int64? = nil) async throws -> Bool {
-        let answer: ReleaseResult = try await uncancellable {
+        let release: ReleaseResult = try await uncancellable {
             $0.releaseLock(name, token: token, fence: fence, completion: $1)
             return nil
         }
-        return try answer.isReleased
+        return try release.isReleased
     }
 
-    /// Ends the lease of a lock's holder, or only the grant with this fence.
+    /// Ends the lease of a lock's holder; with a `fence`, only if that is the fence of its grant.
     /// - Returns: `false` if there is no such lease.
     package nonisolated func breakLock(_ name: ResourceName, by: String, fence: Int64? = nil) async throws -> Bool {
-        let answer: ReleaseResult = try await cancellable {
+        let release: ReleaseResult = try await cancellable {
             $0.breakLock(name, by: by, fence: fence, completion: $1)
             return nil
         }
-        return try answer.isReleased
+        return try release.isReleased
     }
 
     /// Returns the state of a lock; `nil` if it has no holder and no waiters.
@@ -109,7 +114,7 @@ extension Coordinator {
 
     /// Returns the state of each of these locks, in the same order; `nil` for one that has no holder and no waiters.
     package nonisolated func inspectLocks(_ names: [ResourceName]) async throws -> [LockInformation?] {
-        try await result { calls, completion in calls.inspectLocks(names) { completion($0) } }
+        try await result { coordinator, completion in coordinator.inspectLocks(names) { completion($0) } }
     }
 
     /// Returns one page of the held locks.
@@ -117,29 +122,30 @@ extension Coordinator {
         try await result { $0.listLocks(cursor: cursor, matching: glob, count: count, completion: $1) }
     }
 
-    /// Takes `cost` from all limits of a service that apply, or from none.
+    /// Takes `cost` from all limits of a service that apply, or from none of them.
     package nonisolated func take(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> CallDecision {
-        let answer = try await traced(.take, service, wait: waitMilliseconds, { $0.answered($1) }) { calls, completion in
-            switch calls.service(service) {
+        let take = try await traced(.take, service, waitMilliseconds: waitMilliseconds, { $0.stepAnswered($1) }) {
+            coordinator, completion in
+            switch coordinator.service(service) {
             case .success(let reference):
-                return calls.take(
-                    reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(),
+                return coordinator.take(
+                    reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: coordinator.now(),
                     completion: completion)
             case .failure(let error):
                 completion(.failed(error))
                 return nil
             }
         }
-        return try Self.decision(answer)
+        return try Self.decision(take)
     }
 
     /// Decides whether the limits of a domain allow a request with these descriptors. Returns `nil` if the domain is
     /// not configured.
     package nonisolated func decide(_ domain: String, _ requested: [RequestedDescriptor]) async throws -> RequestDecision? {
-        let decision: DescriptorResult? = try await cancellable { calls, completion in
-            let isKnown = calls.decide(
+        let result: DescriptorResult? = try await cancellable { coordinator, completion in
+            let isKnown = coordinator.decide(
                 domain, requested,
                 completion: Completion { _, decision in
                     completion(decision)
@@ -148,8 +154,8 @@ extension Coordinator {
             if !isKnown { completion(nil) }
             return nil
         }
-        switch decision {
-        case .decided(let answer): return answer
+        switch result {
+        case .decided(let decision): return decision
         case .failed(let error): throw error
         case nil: return nil
         }
@@ -157,11 +163,11 @@ extension Coordinator {
 
     /// Returns how a call of cost 1 would be decided, without taking anything.
     package nonisolated func peek(service: String, subject: String? = nil) async throws -> CallDecision {
-        let answer: TakeResult = try await cancellable {
+        let take: TakeResult = try await cancellable {
             $0.peek(service: service, subject: subject, completion: $1)
             return nil
         }
-        return try Self.decision(answer)
+        return try Self.decision(take)
     }
 
     /// Returns the state of each limit that applies to a call, without taking anything.
@@ -175,34 +181,35 @@ extension Coordinator {
     }
 
     /// Asks the breaker, the limits and the bulkhead of a service in one step.
-    /// - Returns: a granted or refused answer, never a failed one.
+    /// - Returns: the grant or the refusal; never `failed`, because a failure is thrown.
     package nonisolated func acquirePermit(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> PermitResult {
-        let answer = try await traced(.permit, service, wait: waitMilliseconds, { $0.answered($1) }) { calls, completion in
-            switch calls.service(service) {
+        let decision = try await traced(.permit, service, waitMilliseconds: waitMilliseconds, { $0.stepAnswered($1) }) {
+            coordinator, completion in
+            switch coordinator.service(service) {
             case .success(let reference):
-                return calls.acquirePermit(
-                    reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(),
+                return coordinator.acquirePermit(
+                    reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: coordinator.now(),
                     completion: completion)
             case .failure(let error):
                 completion(.failed(error))
                 return nil
             }
         }
-        if case .failed(let error) = answer { throw error }
-        return answer
+        if case .failed(let error) = decision { throw error }
+        return decision
     }
 
     /// Reports the outcome of a permitted call.
-    /// - Returns: the breaker's state after it.
+    /// - Returns: the breaker's state after the report.
     package nonisolated func reportPermit(
         service: String, permit: PermitID, _ report: OutcomeReport
     ) async throws -> BreakerSnapshot.State {
         try await result { $0.reportPermit(service: service, permit: permit, report, completion: $1) }
     }
 
-    /// Forces a breaker's state for the whole fleet; `nil` ends the forced state and closes it.
+    /// Forces a breaker's state for the whole fleet; `nil` ends the forced state and closes the breaker.
     /// - Parameters:
     ///   - milliseconds: how long the state stays forced; `nil` for no end.
     ///   - reason: a human-readable description, at most `BreakerSnapshot.maximumReasonLength` bytes.
@@ -216,70 +223,70 @@ extension Coordinator {
         }
     }
 
-    /// Reports a finding of the outage monitor to a service's breaker. See `CoordinatorCalls.reportOutage`.
-    /// - Returns: the breaker's state after it.
+    /// Reports a finding of the outage monitor to a service's breaker. See `LoopBoundCoordinator.reportOutage`.
+    /// - Returns: the breaker's state after the report.
     package nonisolated func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
         try await result { $0.reportOutage(service: service, finding, completion: $1) }
     }
 
-    /// Returns the state of a service's breaker as this sidecar sees it. Does not use Redis.
+    /// Returns the state of a service's breaker that this sidecar knows, without asking Redis.
     /// - Throws: `InterlockError` if there is no such service.
-    package func breaker(service: String) throws -> BreakerStatus { try calls.breaker(service: service).get() }
+    package func breaker(service: String) throws -> BreakerStatus { try loopCoordinator.breaker(service: service).get() }
 
-    /// Returns the state of all breakers, by service name. Does not use Redis.
-    package func allBreakers() -> [BreakerStatus] { calls.allBreakers() }
+    /// Returns the state of every breaker, sorted by service name, without asking Redis.
+    package func allBreakers() -> [BreakerStatus] { loopCoordinator.allBreakers() }
 
-    /// Returns the recent grants through this sidecar, newest first. Does not use Redis.
-    package func grants(of name: ResourceName? = nil) -> [GrantRecord] { calls.grants(of: name) }
+    /// Returns the recent grants through this sidecar, newest first, without asking Redis.
+    package func grants(of name: ResourceName? = nil) -> [GrantRecord] { loopCoordinator.grants(of: name) }
 
     /// Returns the live members of the fleet, sorted by ID.
     /// - Throws: `InterlockError` if Redis does not answer.
     public func fleet() async throws -> [FleetMember] {
         try await withCheckedContinuation { continuation in
-            calls.listFleet(
-                completion: Completion { _, answer in
-                    continuation.resume(returning: answer)
+            loopCoordinator.listFleet(
+                completion: Completion { _, members in
+                    continuation.resume(returning: members)
                     return true
                 })
         }.get()
     }
 
     /// Returns a service's definition; `nil` if it is not configured.
-    package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
+    package func definition(ofService name: String) -> ServiceDefinition? { loopCoordinator.definition(ofService: name) }
 
-    private static func decision(_ answer: TakeResult) throws(InterlockError) -> CallDecision {
-        switch answer {
-        case .decided(let answer), .decidedBatch(let answer, _, _): return answer
+    private static func decision(_ take: TakeResult) throws(InterlockError) -> CallDecision {
+        switch take {
+        case .decided(let decision), .decidedBatch(let decision, _, _): return decision
         case .failed(let error): throw error
         }
     }
 
-    private typealias AsyncCall<Answer> = @Sendable (CoordinatorCalls, Completion<Answer>) -> PendingCall?
+    private typealias AsyncCall<Answer> = @Sendable (LoopBoundCoordinator, Completion<Answer>) -> PendingCall?
 
     /// Makes a call, in a span if the program has a tracer.
     /// - Parameters:
-    ///   - subject: the name of the lock or the service.
-    ///   - wait: the maximum wait, in milliseconds.
-    ///   - report: records the answer in the trace.
+    ///   - resourceName: the name of the lock or the service.
+    ///   - waitMilliseconds: the maximum wait, in milliseconds.
+    ///   - record: records the answer in the trace.
     private nonisolated func traced<Answer: Sendable>(
-        _ step: StepTrace.Step, _ subject: String, wait: Int64, _ report: (StepTrace, Answer) -> Void,
+        _ step: StepTrace.Step, _ resourceName: String, waitMilliseconds: Int64, _ record: (StepTrace, Answer) -> Void,
         _ call: @escaping AsyncCall<Answer>
     ) async throws -> Answer {
         guard let span = ProgramSpan(step.rawValue) else { return try await cancellable(call) }
-        let limitsRequestedAt = NIOLockedValueBox<Instant?>(nil)
+        let lastLimitRequest = NIOLockedValueBox<Instant?>(nil)
         let trace = StepTrace(
-            step, subject, wait: wait, span: span, requestedAt: clock.now(),
-            limitsRequestedAt: { limitsRequestedAt.withLockedValue(\.self) })
+            step, resourceName, waitMilliseconds: waitMilliseconds, span: span, requestedAt: clock.now(),
+            lastLimitRequest: { lastLimitRequest.withLockedValue(\.self) })
         do {
-            let answer = try await cancellable { calls, completion in
+            let answer = try await cancellable { coordinator, completion in
                 call(
-                    calls,
+                    coordinator,
                     completion.reported { _ in
-                        let instant = calls.limitsRequestedAt
-                        limitsRequestedAt.withLockedValue { $0 = instant }
+                        let instant = coordinator.limitsRequestedAt
+                        lastLimitRequest.withLockedValue { $0 = instant }
                     })
             }
-            report(trace, answer)
+            record(trace, answer)
             return answer
         } catch {
             trace.abandon()
@@ -296,21 +303,21 @@ extension Coordinator {
         return try await withTaskCancellationHandler {
             try await answer(to: call, waiter)
         } onCancel: {
-            onEventLoop { waiter.cancel($0.calls) }
+            onEventLoop { waiter.cancel($0.loopCoordinator) }
         }
     }
 
-    /// Makes a call that answers with a result. Cancellation does not stop the call, only the wait for it.
+    /// Makes a call that answers with a `Result`. Cancellation ends only the wait, not the call.
     private nonisolated func result<Value: Sendable>(
-        _ call: @escaping @Sendable (CoordinatorCalls, Completion<Result<Value, InterlockError>>) -> Void
+        _ call: @escaping @Sendable (LoopBoundCoordinator, Completion<Result<Value, InterlockError>>) -> Void
     ) async throws -> Value {
-        try await cancellable { calls, completion in
-            call(calls, completion)
+        try await cancellable { coordinator, completion in
+            call(coordinator, completion)
             return nil
         }.get()
     }
 
-    /// Makes a call that completes even if its task is cancelled. It is answered within `redis.timeout`.
+    /// Makes a call that completes even if its task is cancelled. The answer arrives within `redis.timeout`.
     private nonisolated func uncancellable<Answer: Sendable>(_ call: @escaping AsyncCall<Answer>) async throws -> Answer {
         try await answer(to: call, CallWaiter<Answer>(isOnEventLoop: eventLoop.inEventLoop))
     }
@@ -319,11 +326,11 @@ extension Coordinator {
         to call: @escaping AsyncCall<Answer>, _ waiter: CallWaiter<Answer>
     ) async throws -> Answer {
         try await withCheckedThrowingContinuation { continuation in
-            onEventLoop { waiter.begin(continuation, $0.calls, call) }
+            onEventLoop { waiter.begin(continuation, $0.loopCoordinator, call) }
         }
     }
 
-    /// Runs `body` now if this is the event loop, otherwise soon.
+    /// Runs `body` immediately if the caller is on the event loop, otherwise in a later tick.
     private nonisolated func onEventLoop(_ body: @escaping @Sendable (isolated Coordinator) -> Void) {
         if eventLoop.inEventLoop {
             assumeIsolated(body)
@@ -333,9 +340,10 @@ extension Coordinator {
     }
 }
 
-/// The continuation of one `async` call. The answer or the cancellation resumes it, whichever comes first.
+/// The continuation of one `async` call. Either the answer or the cancellation resumes it, whichever is first.
 ///
-/// Safe to send without a lock, because it is used only on the coordinator's event loop; its task merely passes it on.
+/// Safe to send without a lock, because it is used only on the coordinator's event loop. The calling task only passes
+/// it there.
 private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
     private var continuation: CheckedContinuation<Answer, any Error>?
     private var pending: PendingCall?
@@ -349,21 +357,22 @@ private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
     }
 
     func begin(
-        _ continuation: CheckedContinuation<Answer, any Error>, _ calls: CoordinatorCalls,
-        _ call: (CoordinatorCalls, Completion<Answer>) -> PendingCall?
+        _ continuation: CheckedContinuation<Answer, any Error>, _ coordinator: LoopBoundCoordinator,
+        _ call: (LoopBoundCoordinator, Completion<Answer>) -> PendingCall?
     ) {
         self.continuation = continuation
         isStarting = true
         defer { isStarting = false }
-        guard !isCancelled else { return cancel(calls) }
-        pending = call(calls, Completion { [self] _, answer in resume(.success(answer), calls) })
+        guard !isCancelled else { return cancel(coordinator) }
+        pending = call(coordinator, Completion { [self] _, answer in resume(.success(answer), coordinator) })
     }
 
-    private func resume(_ result: Result<Answer, any Error>, _ calls: CoordinatorCalls) -> Bool {
+    /// Resumes the task. Returns `false` if it was resumed before.
+    private func resume(_ result: Result<Answer, any Error>, _ coordinator: LoopBoundCoordinator) -> Bool {
         guard let continuation else { return false }
         self.continuation = nil
-        if isOnEventLoop, isStarting, calls.isPauseDue() {
-            calls.runtime.eventLoop.assumeIsolated().scheduleTask(in: CoordinatorCalls.pause) {
+        if isOnEventLoop, isStarting, coordinator.isPauseDue() {
+            coordinator.runtime.eventLoop.assumeIsolated().scheduleTask(in: LoopBoundCoordinator.pause) {
                 continuation.resume(with: result)
             }
         } else {
@@ -372,9 +381,9 @@ private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
         return true
     }
 
-    func cancel(_ calls: CoordinatorCalls) {
+    func cancel(_ coordinator: LoopBoundCoordinator) {
         isCancelled = true
-        guard resume(.failure(CancellationError()), calls) else { return }
-        if let pending { calls.cancel(pending) }
+        guard resume(.failure(CancellationError()), coordinator) else { return }
+        if let pending { coordinator.cancel(pending) }
     }
 }

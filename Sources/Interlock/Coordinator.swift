@@ -6,16 +6,16 @@ internal import NIOPosix
 internal import RedisClient
 public import ServiceLifecycle
 
-/// The core of a sidecar, which Swift programs can also embed: locks, limits and breakers over one shared Redis.
+/// The core of a sidecar: locks, limits and breakers over one shared Redis. Swift programs can embed it.
 ///
-/// The coordinator, its decisions and its Redis connections live on one NIO event loop. An API on the same loop enters
-/// with `assumeIsolated` and calls the completion-based methods, without a thread change or a task per call. All other
-/// code calls the `async` methods.
+/// The coordinator, its decisions and its Redis connections live on one NIO event loop. Listeners on the same loop use
+/// the completion-based methods of `loopBound`, which need neither a thread change nor a task per call. All
+/// other code calls the `async` methods.
 public actor Coordinator: Service {
     /// The event loop to which the coordinator is confined.
     package nonisolated let eventLoop: any EventLoop
-    /// An executor on the coordinator's event loop. Tasks that prefer it call the coordinator without a thread change,
-    /// which is most of the cost of an uncontended lock for a single caller. They must not block.
+    /// An executor on the coordinator's event loop. Tasks that prefer it call the coordinator without a thread change;
+    /// the thread change is most of the cost of an uncontended lock for a single caller. The tasks must not block.
     public nonisolated let taskExecutor: any TaskExecutor
     /// The clock that measures latencies.
     nonisolated let clock: TimeSource
@@ -27,11 +27,11 @@ public actor Coordinator: Service {
     package nonisolated let keys: KeySpace
 
     let configuration: InterlockConfiguration
-    let calls: CoordinatorCalls
+    let loopCoordinator: LoopBoundCoordinator
     private let subscriptions: EventSubscriptions
-    private let subscriber: any RedisListener
+    private let subscriber: any RedisReceiver
     private let watch: KeyWatch
-    /// The connection on which locks are granted; a separate one if grants wait for replicas.
+    /// The connection on which locks are granted. If grants wait for replicas, it serves no other purpose.
     private let lockPipeline: any RedisSender
     private let components: Components
     private var isStarted = false
@@ -40,15 +40,15 @@ public actor Coordinator: Service {
     private var hasLostRedis = false
     private var readTimer: Deadlines.Entry?
     private var readinessWaiters: [Int: CheckedContinuation<Void, Never>] = [:]
-    private var lastReadinessWaiter = 0
+    private var lastReadinessWaiterID = 0
 
     /// Runs the actor on `eventLoop`.
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// The interval, in milliseconds, at which all state that other sidecars may change is read again in case a message
-    /// was lost.
+    /// The interval, in milliseconds, at which the coordinator reads again all state that other sidecars may change, in
+    /// case a message was lost.
     package static let rereadMilliseconds: Int64 = 5000
     /// The time, in milliseconds, over which the sidecars of a fleet spread their reads after an outage.
     package static let recoverySpreadMilliseconds: Int64 = 500
@@ -84,36 +84,37 @@ public actor Coordinator: Service {
         watch = KeyWatch(pipeline: runtime.topology.makeSender(), logger: environment.logger)
         lockPipeline =
             configuration.locks.waitReplicas > 0 ? runtime.topology.makeSender(reportsServers: false) : runtime.pipeline
-        calls = CoordinatorCalls(
+        loopCoordinator = LoopBoundCoordinator(
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
-        subscriptions = calls.feed.subscriptions
-        subscriber = runtime.topology.listener(channels: [runtime.keys.events, runtime.keys.wake(runtime.id)])
-        components = Components(calls: calls, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
+        subscriptions = loopCoordinator.feed.subscriptions
+        subscriber = runtime.topology.receiver(channels: [runtime.keys.events, runtime.keys.wake(runtime.id)])
+        components = Components(
+            loopCoordinator: loopCoordinator, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
     }
 
     deinit {
         subscriptions.finish()
         guard isStarted, !isStopped else { return }
-        // The coordinator was dropped without `stop`. Pending timers and replies still refer to its components, so the
-        // closure keeps them alive on the event loop until the connections are closed.
+        // The coordinator was dropped without `stop`. Pending timers and replies still refer to its components, so this
+        // closure keeps the components alive on the event loop until their connections are closed.
         eventLoop.execute { [components] in components.close() }
     }
 
-    /// The components of a coordinator that must outlive it until they are closed.
+    /// The components of a coordinator, which must outlive it until they are closed.
     private struct Components: @unchecked Sendable {
-        // Safe because it is used only on the coordinator's event loop.
-        let calls: CoordinatorCalls
+        // Safe because the components are used only on the coordinator's event loop.
+        let loopCoordinator: LoopBoundCoordinator
         let lockPipeline: any RedisSender
         let watch: KeyWatch
-        let subscriber: any RedisListener
+        let subscriber: any RedisReceiver
 
         func close() {
-            calls.locks.followedLeases.close()
-            calls.runtime.deadlines.cancelAll()
-            let closing = [subscriber.close(), watch.close(), lockPipeline.close(), calls.runtime.pipeline.close()]
-            let others = [calls.quorum?.close()].compactMap(\.self) + [calls.runtime.topology.close()]
-            EventLoopFuture.andAllComplete(closing + others, on: calls.runtime.eventLoop).whenComplete { _ in
-                calls.runtime.deadlines.cancelAll()
+            loopCoordinator.locks.followedLeases.close()
+            loopCoordinator.runtime.deadlines.cancelAll()
+            let connections = [subscriber.close(), watch.close(), lockPipeline.close(), loopCoordinator.runtime.pipeline.close()]
+            let others = [loopCoordinator.quorum?.close()].compactMap(\.self) + [loopCoordinator.runtime.topology.close()]
+            EventLoopFuture.andAllComplete(connections + others, on: loopCoordinator.runtime.eventLoop).whenComplete { _ in
+                loopCoordinator.runtime.deadlines.cancelAll()
                 withExtendedLifetime(self) {}
             }
         }
@@ -123,19 +124,19 @@ public actor Coordinator: Service {
     /// task that the async methods cost.
     ///
     /// - Precondition: The caller is on the event loop, and the result never leaves it.
-    package nonisolated func callsOnEventLoop() -> CoordinatorCalls {
-        assumeIsolated { UncheckedCalls(calls: $0.calls) }.calls
+    package nonisolated func loopBound() -> LoopBoundCoordinator {
+        assumeIsolated { UncheckedCoordinator(coordinator: $0.loopCoordinator) }.coordinator
     }
 
-    /// A wrapper that carries the calls out of the actor to an API on the same event loop.
-    private struct UncheckedCalls: @unchecked Sendable {
-        // Safe because `callsOnEventLoop` wraps and unwraps it in one call on the loop that both sides are confined to.
-        let calls: CoordinatorCalls
+    /// A wrapper that carries the loop-bound coordinator out of the actor to an API on the same event loop.
+    private struct UncheckedCoordinator: @unchecked Sendable {
+        // Safe because `loopBound` wraps and unwraps it in one call on the loop that both sides are confined to.
+        let coordinator: LoopBoundCoordinator
     }
 
-    private var runtime: CoordinatorRuntime { calls.runtime }
+    private var runtime: CoordinatorRuntime { loopCoordinator.runtime }
     /// The services, sorted by name, so that every sidecar handles them in the same order.
-    private var guardedServices: [GuardedService] { calls.servicesInOrder }
+    private var guardedServices: [GuardedService] { loopCoordinator.servicesInOrder }
 
     /// The events of the fleet.
     public nonisolated var events: Events { Events(subscriptions) }
@@ -149,7 +150,7 @@ public actor Coordinator: Service {
         await stop()
     }
 
-    /// Starts connecting. Calls made from now on are answered; until Redis is connected, the answer is unavailable.
+    /// Starts to connect. Calls are answered from now on, with `unavailable` until Redis is connected.
     public func start() {
         guard !isStarted else { return }
         isStarted = true
@@ -162,24 +163,24 @@ public actor Coordinator: Service {
             metrics.roundTripTime.recordNanoseconds($0.nanoseconds)
         }
         subscriber.onMessage = { [weak self] channel, payload in self?.assumeIsolated { $0.receive(payload, on: channel) } }
-        subscriber.onInvalidated = { [locks = calls.locks] keys in
+        subscriber.onInvalidated = { [locks = loopCoordinator.locks] keys in
             guard let keys else { return locks.keysChanged() }
             for key in keys { locks.keyChanged(key) }
         }
         subscriber.onSubscribed = { [weak self, subscriptions] in
-            subscriptions.note(.following)
+            subscriptions.recordConnection(.following)
             self?.assumeIsolated { $0.readAfterReconnect() }
         }
         subscriber.onReceivingInvalidations = { [watch] in watch.setListener($0, at: $1) }
         subscriber.onDown = { [watch, subscriptions, weak subscriber] error, server in
             watch.setListener(nil, at: server)
-            if subscriber?.isSubscribed == false { subscriptions.note(.interrupted(InterlockError(error))) }
+            if subscriber?.isSubscribed == false { subscriptions.recordConnection(.interrupted(InterlockError(error))) }
         }
-        watch.onTracking = { [unowned locks = calls.locks, topology = runtime.topology] server in
+        watch.onTracking = { [unowned locks = loopCoordinator.locks, topology = runtime.topology] server in
             locks.keysChanged { topology.serves($0, at: server) }
         }
         if let cluster = runtime.topology.cluster {
-            calls.locks.wakeChannels.listener = subscriber
+            loopCoordinator.locks.wakeChannels.receiver = subscriber
             cluster.onSlotsMoved = { [weak self] slots in self?.assumeIsolated { $0.slotsMoved(slots) } }
         }
         if lockPipeline !== runtime.pipeline {
@@ -190,30 +191,30 @@ public actor Coordinator: Service {
         runtime.pipeline.start()
         runtime.topology.start()
         watch.start()
-        calls.quorum?.start()
+        loopCoordinator.quorum?.start()
         subscriber.start()
         scheduleReread()
     }
 
-    /// Answers all waiting calls, flushes outcomes, leaves the fleet and disconnects. A stopped coordinator cannot be
-    /// started again; create a new one.
+    /// Answers all waiting calls, sends the remaining outcomes, leaves the fleet and disconnects. A stopped coordinator
+    /// cannot be started again; create a new one.
     public func stop() async {
         defer { isStopped = true }
         drain()
-        calls.executor.flushOutcomes(of: guardedServices)
+        loopCoordinator.executor.flushOutcomes(of: guardedServices)
         await withCheckedContinuation { continuation in
-            calls.fleet.leave { continuation.resume() }
+            loopCoordinator.fleet.leave { continuation.resume() }
         }
-        // Waits for the releases of grants to cancelled callers.
+        // Wait until grants to cancelled callers are released.
         await withCheckedContinuation { continuation in
             runtime.pipeline.drain { continuation.resume() }
         }
-        calls.locks.followedLeases.close()
+        loopCoordinator.locks.followedLeases.close()
         runtime.deadlines.cancelAll()
         // Closing cannot fail, because only this side completes the futures.
         try? await subscriber.close().get()
         try? await watch.close().get()
-        try? await calls.quorum?.close().get()
+        try? await loopCoordinator.quorum?.close().get()
         if lockPipeline !== runtime.pipeline { try? await lockPipeline.close().get() }
         try? await runtime.pipeline.close().get()
         try? await runtime.topology.close().get()
@@ -222,13 +223,13 @@ public actor Coordinator: Service {
 
     /// Answers every waiting call as unavailable. Later calls do not wait.
     package func drain() {
-        calls.isShuttingDown = true
+        loopCoordinator.isShuttingDown = true
         resumeReadinessWaiters()
-        calls.locks.failWaiters(.shuttingDown)
-        calls.locks.followedLeases.shutDown()
-        calls.locks.shutDown()
-        calls.quorum?.drain()
-        calls.executor.shutDown(guardedServices)
+        loopCoordinator.locks.failWaiters(.shuttingDown)
+        loopCoordinator.locks.followedLeases.shutDown()
+        loopCoordinator.locks.shutDown()
+        loopCoordinator.quorum?.drain()
+        loopCoordinator.executor.shutDown(guardedServices)
     }
 
     /// Applies new definitions. Services that remain keep their state, their waiters and their breaker.
@@ -240,26 +241,26 @@ public actor Coordinator: Service {
         } catch {
             throw InterlockError(error)
         }
-        var next: [String: GuardedService] = [:]
+        var newServices: [String: GuardedService] = [:]
         for definition in definitions {
-            if let existing = calls.services[definition.name] {
+            if let existing = loopCoordinator.services[definition.name] {
                 let limits = existing.gate.definition.limits
                 existing.redefine(definition)
-                next[definition.name] = existing
-                calls.executor.definitionChanged(existing, limitsChanged: limits != definition.limits)
+                newServices[definition.name] = existing
+                loopCoordinator.executor.definitionChanged(existing, limitsChanged: limits != definition.limits)
             } else {
                 let service = GuardedService(definition: definition)
-                next[definition.name] = service
-                calls.executor.read(CollectionOfOne(service))
+                newServices[definition.name] = service
+                loopCoordinator.executor.read(CollectionOfOne(service))
             }
         }
-        for service in guardedServices where next[service.name] == nil {
-            calls.executor.remove(service)
+        for service in guardedServices where newServices[service.name] == nil {
+            loopCoordinator.executor.remove(service)
         }
-        calls.services = next
-        calls.publishConfiguration()
-        for service in guardedServices { calls.executor.reconsider(service) }
-        for action in calls.reloadActions { action() }
+        loopCoordinator.services = newServices
+        loopCoordinator.publishConfiguration()
+        for service in guardedServices { loopCoordinator.executor.reconsider(service) }
+        for action in loopCoordinator.reloadActions { action() }
         runtime.logger.log(.servicesReloaded, ["services": "\(guardedServices.count)"])
     }
 
@@ -267,19 +268,21 @@ public actor Coordinator: Service {
     /// servers. Does not affect open connections.
     package func reload(secretsOf configuration: InterlockConfiguration) {
         runtime.topology.replaceSecrets(by: configuration.redis)
-        calls.quorum?.servers.replaceSecrets(by: configuration.quorum)
+        loopCoordinator.quorum?.servers.replaceSecrets(by: configuration.quorum)
     }
 
     /// Replaces the domains and their rules.
     package func reload(domains: [RateLimitDomain]) {
-        calls.domains.redefine(domains)
-        calls.publishConfiguration()
+        loopCoordinator.domains.redefine(domains)
+        loopCoordinator.publishConfiguration()
     }
 
-    /// Whether calls can be served: Redis is connected, as is a majority of the quorum if one is configured, the
-    /// coordinator is not shutting down, and Redis is not a cluster that is configured as a single server.
+    /// Whether calls can be served. Requires that Redis is connected, that a majority of the quorum is connected if one
+    /// is configured, that the coordinator is not shutting down, and that Redis is not a cluster that is configured as
+    /// a single server.
     public var isReady: Bool {
-        isRedisUp && !calls.isShuttingDown && calls.quorum?.isReachable ?? true && calls.fleet.unusableReason == nil
+        isRedisUp && !loopCoordinator.isShuttingDown && loopCoordinator.quorum?.isReachable ?? true
+            && loopCoordinator.fleet.unusableReason == nil
     }
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
@@ -292,63 +295,64 @@ public actor Coordinator: Service {
     /// - Returns: whether Redis is connected.
     @discardableResult
     public func waitUntilReady(timeout: Duration? = nil) async -> Bool {
-        guard !isRedisUp, !calls.isShuttingDown else { return isRedisUp }
-        lastReadinessWaiter += 1
-        let number = lastReadinessWaiter
-        let end = timeout.map { timeout in
+        guard !isRedisUp, !loopCoordinator.isShuttingDown else { return isRedisUp }
+        lastReadinessWaiterID += 1
+        let waiterID = lastReadinessWaiterID
+        let timeoutEntry = timeout.map { timeout in
             runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: timeout.wholeMilliseconds)) {
-                [weak self] in self?.assumeIsolated { $0.endReadinessWait(number) }
+                [weak self] in self?.assumeIsolated { $0.endReadinessWait(waiterID) }
             }
         }
-        defer { end?.cancel() }
+        defer { timeoutEntry?.cancel() }
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                if Task.isCancelled { continuation.resume() } else { readinessWaiters[number] = continuation }
+                if Task.isCancelled { continuation.resume() } else { readinessWaiters[waiterID] = continuation }
             }
         } onCancel: {
-            Task { await endReadinessWait(number) }
+            Task { await endReadinessWait(waiterID) }
         }
         return isRedisUp
     }
 
-    private func endReadinessWait(_ number: Int) { readinessWaiters.removeValue(forKey: number)?.resume() }
+    private func endReadinessWait(_ waiterID: Int) { readinessWaiters.removeValue(forKey: waiterID)?.resume() }
 
     private func resumeReadinessWaiters() {
-        let waiting = readinessWaiters.values
+        let continuations = readinessWaiters.values
         readinessWaiters = [:]
-        for continuation in waiting { continuation.resume() }
+        for continuation in continuations { continuation.resume() }
     }
 
     /// A summary of the coordinator's state.
-    package var status: CoordinatorStatus { calls.status }
+    package var status: CoordinatorStatus { loopCoordinator.status }
 
-    /// Brings the gauges up to date before the metrics are read.
+    /// Updates the gauges before the metrics are read.
     package func refreshGauges() {
-        for action in calls.metricsRefreshActions { action() }
-        calls.domains.refreshGauges()
-        calls.quotas.refreshGauges()
+        for action in loopCoordinator.metricsRefreshActions { action() }
+        loopCoordinator.domains.refreshGauges()
+        loopCoordinator.quotas.refreshGauges()
         let metrics = runtime.metrics
-        let status = calls.status
-        metrics.leases.record(status.locksHeld)
-        metrics.waiters.record(status.locksWaiting)
-        metrics.commands.increment(by: status.redisCommands - metrics.commandsCounted)
-        metrics.commandsCounted = status.redisCommands
-        let refusals = runtime.pipeline.refusals + calls.locks.refusalsOnOtherConnections
+        let status = loopCoordinator.status
+        metrics.leases.record(status.heldLockCount)
+        metrics.waiters.record(status.lockWaiterCount)
+        metrics.commands.increment(by: status.redisCommandCount - metrics.commandsCounted)
+        metrics.commandsCounted = status.redisCommandCount
+        let refusals = runtime.pipeline.refusalCount + loopCoordinator.locks.refusalsOnOtherConnections
         metrics.refusals.increment(by: refusals - metrics.refusalsCounted)
         metrics.refusalsCounted = refusals
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
-        if let switches = status.primary?.switches ?? status.cluster?.switches {
+        if let switches = status.primary?.switchCount ?? status.cluster?.switchCount {
             metrics.switches.increment(by: Int64(switches) - metrics.switchesCounted)
             metrics.switchesCounted = Int64(switches)
         }
         if let cluster = status.cluster {
             metrics.primariesConnected.record(cluster.primaries.count(where: \.isConnected))
-            metrics.slotsCovered.record(cluster.slotsCovered)
+            metrics.slotsCovered.record(cluster.coveredSlotCount)
         }
-        metrics.fleet.record(max(1, calls.fleet.members.count))
-        metrics.leasesLinked.record(calls.locks.followedLeases.linkedCount)
-        metrics.leasesFollowed.record(calls.locks.followedLeases.count - calls.locks.followedLeases.linkedCount)
-        metrics.permitsInFlight.record(status.permitsInFlight)
+        metrics.fleet.record(max(1, loopCoordinator.fleet.members.count))
+        metrics.leasesLinked.record(loopCoordinator.locks.followedLeases.linkedCount)
+        metrics.leasesFollowed.record(
+            loopCoordinator.locks.followedLeases.count - loopCoordinator.locks.followedLeases.linkedCount)
+        metrics.permitsInFlight.record(status.inFlightPermitCount)
         let now = runtime.time.now()
         for service in guardedServices {
             service.metrics.waiting.record(service.gate.limiter.waitingCount)
@@ -366,22 +370,22 @@ public actor Coordinator: Service {
         runtime.logger.log(.redisConnected, ["redis": runtime.keys.isOnCluster ? "\(server)" : runtime.redisName])
         runtime.metrics.reconnects.increment()
         endRedisOutageIfRecovered()
-        calls.fleet.redisReconnected(at: server)
-        calls.locks.redisReconnected()
+        loopCoordinator.fleet.redisReconnected(at: server)
+        loopCoordinator.locks.redisReconnected()
         readAfterReconnect()
-        for service in guardedServices { calls.executor.redisReconnected(service) }
-        calls.domains.redisReconnected()
+        for service in guardedServices { loopCoordinator.executor.redisReconnected(service) }
+        loopCoordinator.domains.redisReconnected()
         if isRedisUp { resumeReadinessWaiters() }
     }
 
     /// Re-reads the locks in hash slots that moved to other servers of a cluster.
     private func slotsMoved(_ slots: Set<HashSlot>) {
-        calls.locks.keysMoved { slots.contains(HashSlot(ofKey: $0)) }
+        loopCoordinator.locks.keysMoved { slots.contains(HashSlot(ofKey: $0)) }
     }
 
     private func lockPipelineConnected() {
         endRedisOutageIfRecovered()
-        calls.locks.redisReconnected()
+        loopCoordinator.locks.redisReconnected()
         if isRedisUp { resumeReadinessWaiters() }
     }
 
@@ -398,8 +402,8 @@ public actor Coordinator: Service {
         scheduleRedisOutageCheck(isFirst: true)
     }
 
-    /// Schedules the check that fails waiting calls when Redis has been down for `redis.timeout`. It repeats until
-    /// Redis is back, for calls that start waiting later.
+    /// Schedules the check that fails waiting calls once Redis has been down for `redis.timeout`. The check repeats
+    /// until Redis is back, because other calls may start to wait.
     private func scheduleRedisOutageCheck(isFirst: Bool) {
         let deadline = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
         redisOutageTimer = runtime.deadlines.schedule(at: deadline) { [weak self] in
@@ -411,12 +415,12 @@ public actor Coordinator: Service {
         guard !isEveryKeyReachable else { return redisOutageTimer = nil }
         let reason =
             runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
-        // A brief restart gets no warning; each outage gets exactly one.
+        // A brief restart causes no warning; each longer outage causes exactly one.
         if isFirst {
             runtime.logger.log(
                 .redisLost, ["redis": configuration.redis.displayName, "error": "\(reason)"])
         }
-        calls.locks.failUnreachable(reason)
+        loopCoordinator.locks.failUnreachable(reason)
         scheduleRedisOutageCheck(isFirst: false)
     }
 
@@ -424,16 +428,16 @@ public actor Coordinator: Service {
 
     private func scheduleReread() {
         // The jitter keeps the sidecars of a fleet from reading in lockstep.
-        let pause =
+        let pauseMilliseconds =
             Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10), using: &runtime.entropy)
-        runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
+        runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pauseMilliseconds)) { [weak self] in
             self?.assumeIsolated { $0.rereadAndReschedule() }
         }
     }
 
     private func rereadAndReschedule() {
-        calls.executor.removeLapsedPermits(of: guardedServices)
-        calls.fleet.heartbeat()
+        loopCoordinator.executor.removeLapsedPermits(of: guardedServices)
+        loopCoordinator.fleet.heartbeat()
         reread()
         scheduleReread()
     }
@@ -441,23 +445,24 @@ public actor Coordinator: Service {
     private func reread() {
         guard runtime.pipeline.isUp else { return }
         readBreakers()
-        calls.locks.wakeAll()
+        loopCoordinator.locks.wakeAll()
     }
 
     private func readBreakers() {
         guard runtime.pipeline.isUp else { return }
-        calls.executor.read(guardedServices)
-        calls.executor.flushOutcomes(of: guardedServices)
+        loopCoordinator.executor.read(guardedServices)
+        loopCoordinator.executor.flushOutcomes(of: guardedServices)
     }
 
     /// Reads immediately on the first connection. After an outage, the sidecars of a fleet spread their reads over
-    /// time.
+    /// `recoverySpreadMilliseconds`.
     private func readAfterReconnect() {
         guard hasLostRedis else { return reread() }
-        calls.locks.wakeAll()
+        loopCoordinator.locks.wakeAll()
         readTimer?.cancel()
-        let pause = Int64.random(in: 0...Self.recoverySpreadMilliseconds, using: &runtime.entropy)
-        readTimer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
+        let pauseMilliseconds = Int64.random(in: 0...Self.recoverySpreadMilliseconds, using: &runtime.entropy)
+        let readAt = runtime.time.now().advanced(byMilliseconds: pauseMilliseconds)
+        readTimer = runtime.deadlines.schedule(at: readAt) { [weak self] in
             self?.assumeIsolated { $0.readBreakers() }
         }
     }
@@ -465,25 +470,27 @@ public actor Coordinator: Service {
     private func receive(_ payload: [UInt8], on channel: String) {
         guard channel == keys.events else {
             guard let message = WakeMessage(payload) else { return }
-            return calls.locks.receive(message)
+            return loopCoordinator.locks.receive(message)
         }
-        guard let received = ReceivedEvent(payload), received.database == runtime.database else { return }
-        switch received.event?.payload {
+        guard let message = ReceivedEvent(payload), message.database == runtime.database else { return }
+        switch message.event?.payload {
         case .breaker(let event):
-            guard let service = calls.services[event.service], let time = received.event?.atMilliseconds else { break }
-            calls.executor.received(event.breaker, redisTime: time, of: service)
+            guard let service = loopCoordinator.services[event.service], let milliseconds = message.event?.atMilliseconds else {
+                break
+            }
+            loopCoordinator.executor.eventReceived(event.breaker, redisTimeMilliseconds: milliseconds, of: service)
         case .lock(let event):
             switch event.kind {
-            case .broken: calls.lockBroken(event.lock)
+            case .broken: loopCoordinator.lockBroken(event.lock)
             }
         case .limit:
             // This sidecar's own events were already delivered when they were published.
-            if received.event?.origin == id { return }
+            if message.event?.origin == id { return }
         case .fleet(let event):
-            calls.fleet.received(event)
+            loopCoordinator.fleet.eventReceived(event)
         case nil:
             break
         }
-        calls.feed.publish(received)
+        loopCoordinator.feed.publish(message)
     }
 }

@@ -7,20 +7,20 @@ package struct CoordinatorStatus: Sendable {
     package var id: String
     package var host: String
     package var version: String
-    /// The name of its Redis, without credentials.
+    /// The address of its Redis, without credentials.
     package var redis: String
-    /// The hosts that can share the Redis.
+    /// The hosts that can reach the sidecar's Redis.
     package var redisScope: RedisScope
     package var isRedisUp: Bool
     /// The reason why Redis is down, or the error with which it rejected a command in the last ten seconds, for example
-    /// at `maxmemory` or because of an ACL; `nil` if neither.
+    /// at `maxmemory` or because of an ACL; `nil` if Redis works.
     package var redisFailure: String?
-    /// The primary of a Redis behind Sentinels; `nil` if Redis has a fixed address.
+    /// The primary that Sentinels report; `nil` without Sentinels.
     package var primary: PrimaryStatus?
     /// The state of the cluster; `nil` if Redis is not a cluster.
     package var cluster: ClusterStatus?
-    /// The largest number of replicas of any primary; `nil` if unknown, as for a Redis with a fixed address.
-    package var replicas: Int?
+    /// The largest number of replicas of any primary; `nil` if unknown, for example because Redis has a fixed address.
+    package var replicaCount: Int?
     /// `locks.wait_replicas`.
     package var waitReplicas: Int
     package var redisVersion: String?
@@ -28,15 +28,15 @@ package struct CoordinatorStatus: Sendable {
     package var evictionPolicy: String?
     /// The IDs of the live sidecars as of the last reply from Redis.
     package var fleet: [String]
-    package var locksHeld: Int
-    package var locksWaiting: Int
+    package var heldLockCount: Int
+    package var lockWaiterCount: Int
     /// `locks.max_wait` in milliseconds. Longer waits are shortened to it.
-    package var maximumWait: Int64
-    package var services: Int
+    package var maximumWaitMilliseconds: Int64
+    package var serviceCount: Int
     /// The services that another live sidecar defines differently.
     package var servicesDiffering: [String]
-    package var permitsInFlight: Int
+    package var inFlightPermitCount: Int
     /// The number of calls that wait for a slot of a bulkhead or for the end of a pause that a limit has caused.
-    package var permitsWaiting: Int
-    package var redisCommands: Int64
+    package var waitingPermitCount: Int
+    package var redisCommandCount: Int64
 }

@@ -9,7 +9,7 @@ public import Logging
 /// report it.
 ///
 /// - Parameters:
-///   - url: the URL of the Redis; see `InterlockConfiguration.init(redis:)`.
+///   - url: the URL of Redis; see `InterlockConfiguration.init(redis:)`.
 ///   - services: the services whose limits and breakers are shared.
 ///   - logger: the coordinator's logger.
 ///   - isolation: the isolation of `body`, by default that of its caller.
@@ -39,7 +39,7 @@ public func withCoordinator<Result>(
     let coordinator = Coordinator(configuration, logger: logger)
     await coordinator.start()
     await coordinator.waitUntilReady(timeout: .seconds(5))
-    return try await attempt {
+    return try await withCleanup {
         try Task.checkCancellation()
         return try await body(coordinator)
     } finally: {

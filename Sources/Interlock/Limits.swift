@@ -11,22 +11,23 @@ public struct Limits: Sendable {
         self.coordinator = coordinator
     }
 
-    /// Takes `cost` from all limits of a service that apply, or from none.
+    /// Takes `cost` from all limits of a service that apply, or from none of them.
     ///
     /// - Parameters:
     ///   - service: the service's name.
     ///   - cost: the amount to take, 1 or more.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - wait: the maximum wait; zero for none. It is limited to the configuration's `maximumWait`.
+    ///   - wait: the maximum wait, limited to the configuration's `maximumWait`; zero to refuse the call instead of
+    ///     waiting.
     /// - Throws: `InterlockError`, with the code `invalid` also for a cost above what a limit can ever grant at once.
     ///   Cancelling the task cancels the wait.
     public func take(
         from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero
     ) async throws -> LimitDecision {
         try LimitRequest.check(cost: Int64(cost), subject: subject)
-        let answer = try await coordinator.take(
+        let decision = try await coordinator.take(
             service: service, cost: Int64(cost), subject: subject, waitMilliseconds: max(0, wait.wholeMilliseconds))
-        return LimitDecision(answer)
+        return LimitDecision(decision)
     }
 
     /// Returns how a call of cost 1 would be decided now, without taking anything.
@@ -48,8 +49,8 @@ extension LimitRequest {
     /// Checks the cost and the subject of a call.
     /// - Throws: `InterlockError` if either is invalid.
     static func check(cost: Int64, subject: String?) throws(InterlockError) {
-        guard costs.contains(cost) else {
-            throw InterlockError(.invalid, "expected a cost from \(costs.lowerBound) to \(costs.upperBound), got \(cost)")
+        guard costRange.contains(cost) else {
+            throw InterlockError(.invalid, "expected a cost from \(costRange.lowerBound) to \(costRange.upperBound), got \(cost)")
         }
         guard let subject else { return }
         do {

@@ -16,7 +16,8 @@ public struct Locks: LockService {
         try await coordinator.acquireLock(try Self.request(try Self.validated(name), options))
     }
 
-    /// Acquires several locks, all or none, each with `options`. Returns `nil` if another holder has one.
+    /// Acquires all of several locks or none of them, each with `options`. Returns `nil` if another holder has one of
+    /// them.
     public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
         let validated = try names.map { try Self.validated($0) }
         guard let first = validated.first else {
@@ -36,16 +37,18 @@ public struct Locks: LockService {
             return LinkedLease(
                 lease, losses: followed.losses, onRelease: { try await release(lease) }, onDrop: followed.end)
         } catch {
-            // An owner may hold this lease already. A lease that cannot be released expires.
+            // A retry of the owner may hold this lease, so it is not released then. It expires.
             if !lease.hasOwnerToken { _ = try? await release(lease) }
             throw error
         }
     }
 
-    /// Renews a lease to `ttl` from now, by default its own. Returns how long it is valid; `nil` if it is lost.
+    /// Renews a lease to `ttl` from now, by default the lease's own TTL. Returns the time for which the lease is valid;
+    /// `nil` if it is lost.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await coordinator.renewLock(
-            try Self.validated(lease.name), token: lease.token, ttl: ttl?.wholeMilliseconds ?? lease.ttlMilliseconds,
+            try Self.validated(lease.name), token: lease.token,
+            ttlMilliseconds: ttl?.wholeMilliseconds ?? lease.ttlMilliseconds,
             fence: lease.expectedFence
         ).map { .milliseconds($0) }
     }
@@ -82,7 +85,7 @@ public struct Locks: LockService {
 
     // MARK: Operators
 
-    /// Returns the description of a lock; `nil` if it has no holder and no waiter.
+    /// Returns the description of a lock; `nil` if it has neither a holder nor waiters.
     public func information(about name: String) async throws -> LockInformation? {
         try await coordinator.inspectLock(try Self.validated(name))
     }
@@ -106,7 +109,8 @@ public struct Locks: LockService {
 
     private static func request(_ name: ResourceName, _ options: LockOptions) throws(InterlockError) -> LockRequest {
         LockRequest(
-            name: name, ttl: options.ttl.wholeMilliseconds, wait: options.wait.wholeMilliseconds,
+            name: name, ttlMilliseconds: options.ttl.wholeMilliseconds,
+            waitMilliseconds: options.wait.wholeMilliseconds,
             owner: try validated(options.owner, "owner"), label: try validated(options.label, "label"), mode: options.mode)
     }
 
@@ -118,11 +122,11 @@ public struct Locks: LockService {
         }
     }
 
-    /// Checks an owner's token or a label, which follow the same rule as names in every API.
-    private static func validated(_ text: String?, _ parameter: String) throws(InterlockError) -> String? {
-        guard let text else { return nil }
+    /// Checks an owner's token or a label. Both follow the rules for names in every API.
+    private static func validated(_ label: String?, _ parameter: String) throws(InterlockError) -> String? {
+        guard let label else { return nil }
         do throws(ResourceName.Violation) {
-            return try ResourceName(text).text
+            return try ResourceName(label).text
         } catch {
             throw InterlockError(.invalid, error.message(for: parameter))
         }

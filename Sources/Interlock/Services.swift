@@ -10,19 +10,20 @@ public struct Services: Sendable {
 
     /// Makes a call to a service.
     ///
-    /// If the service may be called, `operation` runs once, with the isolation of the caller; otherwise it does not
-    /// run. Its duration is the call's latency. Cancelling the task ends the wait for a permit. A running `operation`
-    /// sees the cancellation like any other code; if it throws because of it, the call is not counted.
+    /// If the service grants a permit, `operation` runs once, with the isolation of the caller; otherwise it does not
+    /// run. The latency of the call is the duration of `operation`. Cancelling the task ends the wait for a permit. A
+    /// running `operation` sees the cancellation like any other code. If it then throws, the call is not counted.
     ///
     /// - Parameters:
     ///   - service: the name of a configured service.
     ///   - cost: the amount to take from the service's limits, 1 or more.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - wait: the maximum wait, for a limit, for a slot of the bulkhead and for the end of a pause that a limit
-    ///     has caused; limited to the configuration's `maximumWait`. By default that of the service's `onLimit` if its
-    ///     action is `wait` or `trip`, otherwise none.
-    ///   - judge: derives the outcome from the call's result. By default a value is a success and an error a failure,
-    ///     except that a cancelled call has no outcome. If the judge gives no latency, the measured one is reported.
+    ///   - wait: the maximum wait for a limit, for a slot of the bulkhead and for the end of a pause that a limit has
+    ///     caused; limited to the configuration's `maximumWait`. The default is the wait of the service's `onLimit` if
+    ///     its action is `wait` or `trip`, otherwise zero.
+    ///   - judge: derives the outcome from the call's result. By default, a value is a success and an error is a
+    ///     failure, but a cancelled call has no outcome. If the judge gives no latency, the measured latency is
+    ///     reported.
     ///   - isolation: the isolation of `operation`, by default that of the caller.
     ///   - operation: the call. If the program has a tracer, it runs in the span `interlock.upstream`.
     /// - Returns: the result of `operation`.
@@ -54,18 +55,19 @@ public struct Services: Sendable {
     }
 
     private func permit(_ service: String, cost: Int, subject: String?, wait: Duration?) async throws -> PermitID {
-        let answer: PermitResult
+        let result: PermitResult
         do {
-            answer = try await coordinator.acquirePermit(
+            result = try await coordinator.acquirePermit(
                 service: service, cost: Int64(cost), subject: subject, wait: wait)
         } catch let error as InterlockError {
             throw ServiceCallError(error, service: service)
         }
-        switch answer {
+        switch result {
         case .granted(let permit, _): return permit
-        case .refused(let reason, let state, let retryAfter):
+        case .refused(let reason, let state, let retryAfterMilliseconds):
             throw ServiceCallError(
-                refused: InterlockError.Code(rawValue: reason.rawValue), service: service, state: state, retryAfter: retryAfter)
+                refused: InterlockError.Code(rawValue: reason.rawValue), service: service, state: state,
+                retryAfterMilliseconds: retryAfterMilliseconds)
         case .failed(let error): throw ServiceCallError(error, service: service)
         }
     }
@@ -77,7 +79,7 @@ extension Coordinator {
 }
 
 extension Coordinator {
-    /// Acquires a permit. The call waits for at most `wait`, by default as configured for the service.
+    /// Acquires a permit. The call waits for at most `wait`; `nil` for the wait that is configured for the service.
     func acquirePermit(
         service: String, cost: Int64, subject: String?, wait: Duration?
     ) async throws -> PermitResult {
@@ -88,11 +90,11 @@ extension Coordinator {
             service: service, cost: cost, subject: subject, waitMilliseconds: max(0, wait.wholeMilliseconds))
     }
 
-    /// Reports the outcome of a permitted call, even if its task was cancelled. It takes no longer than
-    /// `redis.timeout`. A failed report is ignored, because the call itself was made.
+    /// Reports the outcome of a permitted call, even if its task was cancelled. Takes no longer than `redis.timeout`.
+    /// Ignores a failed report, because the call was made.
     func reportPermitOutcome(service: String, permit: PermitID, _ report: OutcomeReport) async {
         await withCheckedContinuation { continuation in
-            calls.reportPermit(
+            loopCoordinator.reportPermit(
                 service: service, permit: permit, report,
                 completion: Completion { _, _ in
                     continuation.resume()

@@ -9,7 +9,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
         var outcome: Result<Value, any Error>?
         var result: Result<Value, any Error>?
         var observers: [UInt64: AsyncStream<WorkState>.Continuation] = [:]
-        var lastObserver: UInt64 = 0
+        var lastObserverID: UInt64 = 0
     }
 
     let name: String
@@ -33,22 +33,23 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
         if case .failure(let error) = result { error } else { nil }
     }
 
-    /// The states from the current one on. A slow consumer gets only the latest. The stream ends after the final state.
+    /// The current state and all later ones. A slow consumer gets only the latest. The stream ends after the final
+    /// state.
     var states: AsyncStream<WorkState> {
         let (stream, continuation) = AsyncStream.makeStream(of: WorkState.self, bufferingPolicy: .bufferingNewest(1))
-        let observer: UInt64? = progress.withLockedValue { progress in
+        let observerID: UInt64? = progress.withLockedValue { progress in
             continuation.yield(progress.state)
             guard !progress.state.isEnd else { return nil }
-            progress.lastObserver += 1
-            progress.observers[progress.lastObserver] = continuation
-            return progress.lastObserver
+            progress.lastObserverID += 1
+            progress.observers[progress.lastObserverID] = continuation
+            return progress.lastObserverID
         }
-        guard let observer else {
+        guard let observerID else {
             continuation.finish()
             return stream
         }
         continuation.onTermination = { [weak self] _ in
-            self?.progress.withLockedValue { $0.observers[observer] = nil }
+            self?.progress.withLockedValue { $0.observers[observerID] = nil }
         }
         return stream
     }

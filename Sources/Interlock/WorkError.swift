@@ -11,11 +11,12 @@ public struct WorkError: Error, CustomStringConvertible {
         public static let cancelled = Code(name: "cancelled")
         /// The queue was shut down.
         public static let shutDown = Code(name: "shutDown")
-        /// Work on which it depends failed or was cancelled, so it did not begin; `dependency` names that work.
+        /// The work did not begin, because work on which it depends failed or was cancelled; `dependency` names that
+        /// work.
         public static let dependency = Code(name: "dependency")
         /// The queue has reached its maximum amount of pending work.
         public static let full = Code(name: "full")
-        /// The queue accepts no more work, because it is shut down or its scope has ended.
+        /// The queue does not accept work, because it is shut down or its scope has ended.
         public static let closed = Code(name: "closed")
         /// The call itself is wrong, for example because a dependency belongs to another queue or the queue runs twice.
         public static let invalid = Code(name: "invalid")
@@ -23,7 +24,7 @@ public struct WorkError: Error, CustomStringConvertible {
 
     /// The kind of error.
     public var code: Code
-    /// The name of the dependency that did not succeed; `nil` for every code but `dependency`.
+    /// The name of the dependency that did not succeed; `nil` unless the code is `dependency`.
     public var dependency: String?
     /// A human-readable description: the request, the problem and the remedy.
     public var message: String
@@ -48,6 +49,7 @@ extension WorkError {
         case shutDown
     }
 
+    /// Creates the error of work that was cancelled for `cause`.
     init(_ cause: Cause, name: String) {
         switch cause {
         case .cancelled: self.init(.cancelled, "\"\(name)\" was cancelled")
@@ -55,6 +57,7 @@ extension WorkError {
         }
     }
 
+    /// Creates the error of work that did not begin because of `dependency`.
     init(name: String, dependency: any WorkRecord) {
         let error = dependency.error
         let reason = error.map { ": \($0)" } ?? ""

@@ -4,14 +4,14 @@ public struct WorkItem<Value: Sendable>: WorkDependency {
     /// The reference that identifies the work within its queue.
     public let reference: WorkReference
 
-    /// The name that was given when the work was added.
+    /// The name under which the work was added.
     public var name: String { record.name }
 
     /// The current state.
     public var state: WorkState { record.state }
 
-    /// The states from the current one on. The stream ends after the final state; a slow consumer gets the latest state
-    /// and misses those before it. Any number of streams can be created.
+    /// The current state and all later ones. The stream ends after the final state. A slow consumer gets only the
+    /// latest state. Any number of streams can be created.
     public var states: AsyncStream<WorkState> { record.states }
 
     /// The result of the operation, once it has ended.
@@ -25,8 +25,9 @@ public struct WorkItem<Value: Sendable>: WorkDependency {
         }
     }
 
-    /// Cancels the work and all work that depends on it. Work that has not begun never starts. A running operation has
-    /// its task cancelled and stays `executing` until it ends. Has no effect on work that has ended.
+    /// Cancels the work and all work that depends on it. Work that has not begun never starts. The task of a running
+    /// operation is cancelled, and the work stays `executing` until the operation ends. Has no effect on work that has
+    /// ended.
     public func cancel() {
         reference.queue.cancel(reference)
     }

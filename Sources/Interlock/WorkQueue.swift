@@ -2,24 +2,24 @@ internal import InterlockCore
 internal import NIOConcurrencyHelpers
 public import ServiceLifecycle
 
-/// Guarded calls with an order: each begins when the work on which it depends has succeeded. The number of concurrent
-/// operations is limited.
+/// Guarded calls in an order: each call begins once the work on which it depends has succeeded. The number of
+/// concurrent operations is limited.
 ///
 /// Work may be added at any time and begins while the queue runs, in a `ServiceGroup` or in the scope of
-/// `Services.withWork`. A piece of work that fails or is cancelled cancels all work that depends on it. There can be no
-/// cycle, because dependencies must have been added before.
+/// `Services.withWork`. If a piece of work fails or is cancelled, all work that depends on it is cancelled. There are
+/// no cycles, because dependencies must be added first.
 public final class WorkQueue: Service {
     private struct Entry {
         var record: any WorkRecord
         var task: Task<Void, Never>?
-        /// The reason why it was cancelled.
+        /// The reason why the work was cancelled; `nil` if it was not.
         var cause: WorkError.Cause?
     }
 
     private struct State {
         var order: WorkOrder
         var entries: [UInt64: Entry] = [:]
-        /// Whether the queue accepts no more work.
+        /// Whether the queue is closed to new work.
         var isClosed = false
     }
 
@@ -31,10 +31,10 @@ public final class WorkQueue: Service {
 
     /// Creates an empty queue.
     /// - Parameters:
-    ///   - services: makes the calls of work that names a service.
+    ///   - services: the services that work can name.
     ///   - maximumExecuting: the maximum number of concurrent operations, including those that wait for a permit;
     ///     1 or more.
-    ///   - maximumPending: the maximum amount of work that has not ended; more is refused. 1 or more.
+    ///   - maximumPending: the maximum amount of work that has not ended; 1 or more. Further work is refused.
     public init(_ services: Services, maximumExecuting: Int = 8, maximumPending: Int = 1000) {
         self.services = services
         state = NIOLockedValueBox(
@@ -49,9 +49,9 @@ public final class WorkQueue: Service {
     /// - Parameters:
     ///   - name: a human-readable name of the work, which errors quote.
     ///   - service: the service that the operation calls, as by `Services.call`; `nil` if the call is not guarded.
-    ///   - cost: the number of calls that this one counts for.
+    ///   - cost: the amount to take from the service's limits, 1 or more.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - wait: the maximum wait for a permit; `nil` for that of the service's `onLimit`.
+    ///   - wait: the maximum wait for a permit; `nil` for the wait of the service's `onLimit`.
     ///   - judge: derives the outcome for the service from the call's result.
     ///   - dependencies: the items of this queue that must succeed before the work begins. Their values are then
     ///     available immediately.
@@ -85,7 +85,8 @@ public final class WorkQueue: Service {
             reference: WorkReference(queue: self, id: try insert(record, after: references), record: record))
     }
 
-    /// Inserts the work. Returns `nil` if it was cancelled immediately because a dependency did not succeed.
+    /// Inserts the work and returns its ID; `nil` if it was cancelled immediately, because a dependency did not
+    /// succeed.
     private func insert(_ record: any WorkRecord, after dependencies: [WorkReference]) throws(WorkError) -> UInt64? {
         let result: Result<UInt64?, WorkError> = state.withLockedValue { state in
             guard !state.isClosed else {
@@ -115,7 +116,7 @@ public final class WorkQueue: Service {
 
     // MARK: Cancelling
 
-    /// Cancels all work that has not ended. More work can be added.
+    /// Cancels all work that has not ended. Other work can still be added.
     public func cancelAll() {
         endAll(.cancelled)
     }
@@ -157,7 +158,7 @@ public final class WorkQueue: Service {
         for task in tasks { task.cancel() }
     }
 
-    /// Marks started work as cancelled, and returns the task to cancel. The first cause is the one reported.
+    /// Marks started work as cancelled, and returns the task to cancel. Keeps the first cause.
     private static func markCancelled(_ id: UInt64, _ cause: WorkError.Cause, in state: inout State) -> Task<Void, Never>? {
         if state.entries[id]?.cause == nil { state.entries[id]?.cause = cause }
         return state.entries[id]?.task
@@ -165,9 +166,9 @@ public final class WorkQueue: Service {
 
     // MARK: Running
 
-    /// Runs the work until graceful shutdown or cancellation. The queue then accepts no more work, drops work that has
-    /// not begun and cancels the tasks of running operations; this method returns when they have ended.
-    /// - Throws: `WorkError` if the queue runs already or has run.
+    /// Runs the work until graceful shutdown or cancellation. Then the queue refuses new work, cancels work that has
+    /// not begun and cancels the tasks of running operations. The method returns when these have ended.
+    /// - Throws: `WorkError` if the queue is running or has run.
     public func run() async throws {
         guard beginRunning() else { throw WorkError(.invalid, "the queue is running or has run; create a new one") }
         await serve()
@@ -235,7 +236,7 @@ public final class WorkQueue: Service {
     private func end(_ id: UInt64, in state: inout State) {
         guard let entry = state.entries.removeValue(forKey: id) else { return }
         entry.record.end(cause: entry.cause)
-        let effects = state.order.ended(id, succeeded: entry.record.state == .finished(.success))
+        let effects = state.order.workEnded(id, succeeded: entry.record.state == .finished(.success))
         apply(effects, cause: entry.cause ?? .cancelled, after: entry.record, id: id, to: &state)
         beginNext(&state)
         closeIfDone(state)
@@ -245,15 +246,16 @@ public final class WorkQueue: Service {
         while let id = state.order.takeNext() { startContinuation.yield(id) }
     }
 
+    /// Applies the effects of work that ended or was cancelled on other work.
     /// - Parameters:
-    ///   - cause: the reason for the cancellation that was requested directly.
-    ///   - ended: the work that has just ended, if any.
+    ///   - cause: the reason for a cancellation that was requested directly.
+    ///   - ended: the work that has just ended; `nil` after a cancellation.
     private func apply(
         _ effects: WorkOrder.Effects, cause: WorkError.Cause, after ended: (any WorkRecord)? = nil, id: UInt64? = nil,
         to state: inout State
     ) {
         for id in effects.ready { state.entries[id]?.record.move(to: .ready) }
-        // Work that is cancelled because of a dependency comes after that dependency.
+        // The effects list cancelled work after the dependency that caused the cancellation.
         var endedRecords: [UInt64: any WorkRecord] = [:]
         if let id { endedRecords[id] = ended }
         for cancellation in effects.cancelled {
@@ -271,12 +273,12 @@ public final class WorkQueue: Service {
 extension Services {
     /// Runs ordered work while `body` runs, for example a login and then a fetch.
     ///
-    /// When `body` returns, the work it has added and not cancelled is completed first, as in a task group. When it
-    /// throws or its task is cancelled, the work is cancelled.
+    /// After `body` returns, the method waits until all added work has ended, like a task group. If `body` throws or
+    /// its task is cancelled, the work is cancelled.
     ///
     /// - Parameters:
     ///   - maximumExecuting: the maximum number of concurrent operations; 1 or more.
-    ///   - maximumPending: the maximum amount of work that has not ended; more is refused. 1 or more.
+    ///   - maximumPending: the maximum amount of work that has not ended; 1 or more. Further work is refused.
     ///   - body: adds work and takes its values.
     /// - Returns: the result of `body`.
     /// - Throws: the error of `body`.

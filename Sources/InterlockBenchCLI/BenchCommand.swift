@@ -17,7 +17,8 @@ struct BenchCommand: AsyncParsableCommand {
 
             EXIT CODES
               0   success: every guarantee held
-              1   a guarantee was violated; the table lists the violations
+              1   a guarantee was violated (the table lists the violations), a report could
+                  not be written, or a history could not be read
               64  invalid command line
               69  the sidecars cannot be reached or started
 
@@ -33,58 +34,63 @@ struct BenchCommand: AsyncParsableCommand {
         ]
     )
 
-    /// The prefix of ArgumentParser's own errors, instead of "Error: ".
+    /// The prefix of ArgumentParser's own errors, which would otherwise be "Error: ".
     static let _errorPrefix = "interlock: "
 
     static func main() { begin() }
 }
 
+/// `interlock bench lock`: acquires, holds and releases locks.
 struct BenchLock: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "lock", abstract: "Lock cycles: acquire, hold, release.")
+        commandName: "lock", abstract: "Acquire, hold and release locks.")
 
     @OptionGroup var load: LoadOptions
 
     func run() async throws { try await load.run(.lock) }
 }
 
+/// `interlock bench limit`: takes from limits.
 struct BenchLimit: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "limit", abstract: "Limit decisions: LIMIT.TAKE.")
+    static let configuration = CommandConfiguration(commandName: "limit", abstract: "Take from limits with LIMIT.TAKE.")
 
     @OptionGroup var load: LoadOptions
 
     func run() async throws { try await load.run(.limit) }
 }
 
+/// `interlock bench permit`: makes guarded calls.
 struct BenchPermit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "permit", abstract: "Guarded calls: permit, call, report.")
+        commandName: "permit", abstract: "Make guarded calls: acquire a permit, call, report.")
 
     @OptionGroup var load: LoadOptions
 
     func run() async throws { try await load.run(.permit) }
 }
 
+/// `interlock bench proxy`: sends requests through the guarded proxy.
 struct BenchProxy: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "proxy", abstract: "Requests through the guarded proxy.")
+        commandName: "proxy", abstract: "Send requests through the guarded proxy.")
 
     @OptionGroup var load: LoadOptions
 
     func run() async throws { try await load.run(.proxy) }
 }
 
+/// `interlock bench mixed`: performs all of these operations concurrently.
 struct BenchMixed: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mixed",
-        abstract: "All of these concurrently, including clients that misbehave.")
+        abstract: "Run all four workloads concurrently, with misbehaving clients.")
 
     @OptionGroup var load: LoadOptions
 
     func run() async throws { try await load.run(.mixed) }
 }
 
-/// The command `interlock bench check`, which checks a history that a run recorded.
+/// `interlock bench check`: checks a history that a run recorded.
 struct BenchCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
@@ -108,13 +114,13 @@ struct BenchCheck: AsyncParsableCommand {
         } catch {
             throw CommandFailure("\(error)", .no)
         }
-        try Terminal.show(CheckReading(report: report), asJSON: output.json)
+        try Terminal.show(HistoryCheckOutput(report: report), asJSON: output.json)
         guard report.isClean else { throw CommandFailure(report.verdict, .no) }
     }
 }
 
-/// The result of a check, as `bench check` shows it.
-struct CheckReading: CommandOutput {
+/// The output of `bench check`.
+struct HistoryCheckOutput: CommandOutput {
     var report: CheckReport
 
     func encode(to encoder: any Encoder) throws { try report.encode(to: encoder) }
@@ -122,7 +128,7 @@ struct CheckReading: CommandOutput {
     var table: String { (report.violations.map(\.description) + [report.verdict]).joined(separator: "\n") }
 }
 
-/// The former command `interlock bench simulate`. Names its replacement for one more version.
+/// `interlock bench simulate`: the former command, which names its replacement for one more version.
 struct BenchSimulate: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate", abstract: "Moved: the simulation is no longer part of this program.", shouldDisplay: false)

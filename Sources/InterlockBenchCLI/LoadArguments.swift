@@ -51,9 +51,9 @@ struct FaultsArgument: ExpressibleByArgument, Sendable {
         case "none":
             kinds = []
         default:
-            let words = argument.split(separator: ",", omittingEmptySubsequences: false)
-            let kinds = words.compactMap { FaultKind(rawValue: String($0)) }.filter(FaultKind.injectable.contains)
-            guard kinds.count == words.count else { return nil }
+            let names = argument.split(separator: ",", omittingEmptySubsequences: false)
+            let kinds = names.compactMap { FaultKind(rawValue: String($0)) }.filter(FaultKind.injectable.contains)
+            guard kinds.count == names.count else { return nil }
             self.kinds = Set(kinds)
         }
     }
@@ -84,9 +84,9 @@ struct MixArgument: ExpressibleByArgument, Sendable {
     init?(argument: String) {
         var weights = WorkloadWeights(lock: 0, limit: 0, permit: 0, proxy: 0)
         for part in argument.split(separator: ",", omittingEmptySubsequences: false) {
-            let words = part.split(separator: "=", omittingEmptySubsequences: false)
-            guard words.count == 2, let weight = Double(words[1]), weight >= 0, weight.isFinite else { return nil }
-            switch words[0] {
+            let fields = part.split(separator: "=", omittingEmptySubsequences: false)
+            guard fields.count == 2, let weight = Double(fields[1]), weight >= 0, weight.isFinite else { return nil }
+            switch fields[0] {
             case "lock": weights.lock = weight
             case "limit": weights.limit = weight
             case "permit": weights.permit = weight

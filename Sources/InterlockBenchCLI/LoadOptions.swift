@@ -18,21 +18,23 @@ struct LoadOptions: ParsableArguments {
     var sidecars: [String] = []
 
     @Option(
-        parsing: .upToNextOption,
+        name: .customLong("service"), parsing: .upToNextOption,
         help: ArgumentHelp(
             "The services of those sidecars to call; limit, permit and proxy need at least one.", valueName: "name"))
-    var service: [String] = []
+    var serviceNames: [String] = []
 
     @Option(
         parsing: .upToNextOption,
         help: ArgumentHelp("The HTTP addresses of those sidecars, in the same order, for the proxy.", valueName: "host:port"))
     var http: [String] = []
 
-    @Option(help: ArgumentHelp("The number of sidecars to start.", valueName: "n"))
-    var fleet = 2
+    @Option(name: .customLong("fleet"), help: ArgumentHelp("The number of sidecars to start.", valueName: "n"))
+    var sidecarCount = 2
 
-    @Option(help: ArgumentHelp("The number of additional services in the started fleet; only these are called.", valueName: "n"))
-    var services = 0
+    @Option(
+        name: .customLong("services"),
+        help: ArgumentHelp("The number of additional services in the started fleet; only these are called.", valueName: "n"))
+    var extraServiceCount = 0
 
     @Option(
         help: ArgumentHelp(
@@ -59,16 +61,19 @@ struct LoadOptions: ParsableArguments {
     @Flag(help: "Send each client's next request as soon as the previous one is answered, to find the highest throughput.")
     var closedLoop = false
 
-    @Option(help: ArgumentHelp("The number of connections, spread across the sidecars.", valueName: "n"))
-    var clients = 64
+    @Option(
+        name: .customLong("clients"),
+        help: ArgumentHelp("The number of connections, spread across the sidecars.", valueName: "n"))
+    var clientCount = 64
 
     @Option(
         help: .duration("How long to run.", default: DurationArgument(.seconds(30))),
         transform: DurationArgument.init(argument:))
     var duration = DurationArgument(.seconds(30))
 
-    @Option(help: ArgumentHelp("The number of different locks and subjects.", valueName: "n"))
-    var names = 1000
+    @Option(
+        name: .customLong("names"), help: ArgumentHelp("The number of different locks and subjects.", valueName: "n"))
+    var nameCount = 1000
 
     @Option(help: ArgumentHelp("The distribution of the names: uniform or zipf:EXPONENT.", valueName: "skew"))
     var skew = SkewArgument(.uniform)
@@ -114,16 +119,18 @@ struct LoadOptions: ParsableArguments {
         if let rate, !(rate > 0 && rate <= 10_000_000) {
             throw ValidationError("--rate: expected a number above 0 and at most 10000000, got \(rate)")
         }
-        guard (1...100_000).contains(clients) else {
-            throw ValidationError("--clients: expected 1 to 100000, got \(clients)")
+        guard (1...100_000).contains(clientCount) else {
+            throw ValidationError("--clients: expected 1 to 100000, got \(clientCount)")
         }
-        guard (1...NameSampler.maximumNames).contains(names) else {
-            throw ValidationError("--names: expected 1 to \(NameSampler.maximumNames), got \(names)")
+        guard (1...NameSampler.maximumNames).contains(nameCount) else {
+            throw ValidationError("--names: expected 1 to \(NameSampler.maximumNames), got \(nameCount)")
         }
         guard duration.duration > .zero else { throw ValidationError("--duration: expected more than 0") }
-        guard (1...64).contains(fleet) else { throw ValidationError("--fleet: expected 1 to 64 sidecars, got \(fleet)") }
-        guard (0...10_000).contains(services) else {
-            throw ValidationError("--services: expected 0 to 10000, got \(services)")
+        guard (1...64).contains(sidecarCount) else {
+            throw ValidationError("--fleet: expected 1 to 64 sidecars, got \(sidecarCount)")
+        }
+        guard (0...10_000).contains(extraServiceCount) else {
+            throw ValidationError("--services: expected 0 to 10000, got \(extraServiceCount)")
         }
         guard replicas.map({ (topology == .sentinel ? 1...5 : 0...5).contains($0) }) ?? true else {
             throw ValidationError("--replicas: expected \(topology == .sentinel ? 1 : 0) to 5, got \(replicas ?? 0)")
@@ -150,10 +157,10 @@ struct LoadOptions: ParsableArguments {
         guard sidecars.isEmpty || faults.isNone else {
             throw ValidationError("--faults cannot be used with --sidecars, because it needs a fleet that this command starts")
         }
-        guard sidecars.isEmpty || services == 0 else {
+        guard sidecars.isEmpty || extraServiceCount == 0 else {
             throw ValidationError("--services cannot be used with --sidecars; use --service to choose their services")
         }
-        guard !sidecars.isEmpty || service.isEmpty && http.isEmpty else {
+        guard !sidecars.isEmpty || serviceNames.isEmpty && http.isEmpty else {
             throw ValidationError("--service and --http work only with --sidecars")
         }
         guard http.isEmpty || http.count == sidecars.count else {
@@ -170,24 +177,26 @@ struct LoadOptions: ParsableArguments {
     }
 
     /// Runs a workload, then shows and writes its report.
-    /// - Throws: `CommandFailure` if the run fails or an invariant was violated.
+    /// - Throws: `CommandFailure` if the run fails or a guarantee was violated.
     func run(_ workload: Workload) async throws {
         let bench = try benchRun(workload)
-        let line = ProgressLine()
+        let progressLine = ProgressLine()
         let report: RunReport
         do {
-            report = try await bench.run(report: { Terminal.report("bench: \($0)") }, progress: { line.show($0) })
+            report = try await bench.run(
+                report: { Terminal.report("bench: \($0)") }, progress: { progressLine.show($0) })
         } catch {
-            line.end()
+            progressLine.end()
             throw CommandFailure("\(error)", .unavailable)
         }
-        line.end()
+        progressLine.end()
         try deliver(report)
         guard report.check.isClean else {
-            throw CommandFailure("\(report.check.verdict); repeat it with --seed \(report.seed)", .no)
+            throw CommandFailure("\(report.check.verdict); to reproduce this run, add --seed \(report.seed)", .no)
         }
     }
 
+    /// Writes the report to the requested files, and prints it.
     private func deliver(_ report: RunReport) throws {
         do {
             if let json, json != "-" { try ReportFile(path: json).write(report.json + "\n") }
@@ -199,11 +208,12 @@ struct LoadOptions: ParsableArguments {
     }
 
     private func benchRun(_ workload: Workload) throws -> BenchRun {
-        var plan = LoadPlan(workload: workload, sidecars: try endpoints(), services: .named(service, for: workload))
+        var plan = LoadPlan(
+            workload: workload, sidecars: try endpoints(), services: .named(serviceNames, for: workload))
         plan.pacing = closedLoop ? .closedLoop : .openLoop(rate: rate ?? 1000)
-        plan.clients = clients
+        plan.clients = clientCount
         plan.duration = duration.duration
-        plan.names = names
+        plan.names = nameCount
         plan.skew = skew.skew
         plan.hold = hold.range
         plan.ttl = ttl?.duration ?? (faults.isNone ? plan.ttl : BenchRun.leaseUnderFaults)
@@ -216,13 +226,13 @@ struct LoadOptions: ParsableArguments {
         }
         guard sidecars.isEmpty else { return BenchRun(plan: plan, fleet: nil, historyPath: history) }
         let startedFleet = BenchRun.Fleet(
-            program: try Self.sidecarProgram(), sidecars: fleet, extraServices: services,
+            program: try Self.sidecarProgram(), sidecars: sidecarCount, extraServices: extraServiceCount,
             faults: faults.kinds(on: fleetTopology), topology: fleetTopology, waitReplicas: waitReplicas)
         return BenchRun(plan: plan, fleet: startedFleet, historyPath: history)
     }
 
-    /// Returns the path of the `interlock` next to this program, through an open file, so that replacing the file
-    /// during the run has no effect.
+    /// Opens the `interlock` next to this program, and returns a path to the open file. Replacing the program during
+    /// the run then has no effect.
     private static func sidecarProgram() throws -> String {
         guard let path = ExecutableDirectory.program(named: "interlock") else {
             throw CommandFailure(
@@ -230,15 +240,17 @@ struct LoadOptions: ParsableArguments {
                     + "--sidecars",
                 .unavailable)
         }
-        let file = open(path, O_RDONLY | O_CLOEXEC)
-        guard file >= 0 else { throw CommandFailure("cannot open \(path): \(String(cString: strerror(errno)))", .unavailable) }
-        return "/proc/\(getpid())/fd/\(file)"
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw CommandFailure("cannot open \(path): \(String(cString: strerror(errno)))", .unavailable)
+        }
+        return "/proc/\(getpid())/fd/\(descriptor)"
     }
 
     private func endpoints() throws -> [SidecarEndpoint] {
-        try sidecars.enumerated().map { number, text in
+        try sidecars.enumerated().map { number, argument in
             do throws(LoadArgumentError) {
-                var endpoint = try SidecarEndpoint(argument: text, number: number)
+                var endpoint = try SidecarEndpoint(argument: argument, number: number)
                 if !http.isEmpty { endpoint.http = try httpAddress(http[number]) }
                 return endpoint
             } catch {
@@ -247,9 +259,9 @@ struct LoadOptions: ParsableArguments {
         }
     }
 
-    private func httpAddress(_ text: String) throws(LoadArgumentError) -> SidecarEndpoint.HTTPAddress {
-        guard case .tcp(let host, let port) = SidecarAddress(argument: text) else {
-            throw LoadArgumentError(expected: "HOST:PORT of an HTTP API", found: "\(RedactedURL(text))")
+    private func httpAddress(_ argument: String) throws(LoadArgumentError) -> SidecarEndpoint.HTTPAddress {
+        guard case .tcp(let host, let port) = SidecarAddress(argument: argument) else {
+            throw LoadArgumentError(expected: "HOST:PORT of an HTTP API", found: "\(RedactedURL(argument))")
         }
         return SidecarEndpoint.HTTPAddress(host: host, port: port)
     }

@@ -13,8 +13,8 @@ extension RunReport: CommandOutput {
     }
 
     private var heading: String {
-        "\(title) for \(Figure.span(seconds: duration)) from "
-            + "\(ReadableText.moment(epochMilliseconds: startedAt)), seed \(seed)"
+        "\(title) for \(Figure.span(seconds: durationSeconds)) from "
+            + "\(ReadableText.moment(epochMilliseconds: startedAtMilliseconds)), seed \(seed)"
     }
 
     private var settingsTable: String? {
@@ -55,8 +55,8 @@ extension RunReport: CommandOutput {
         var table = Table(["PROCESS", "CORES", "PEAK MEMORY", "FINAL MEMORY"])
         for process in processes {
             table.add([
-                process.name, Figure.decimals(process.averageCores, 2), Figure.memory(bytes: process.residentPeak),
-                Figure.memory(bytes: process.residentEnd),
+                process.name, Figure.decimals(process.averageCores, 2), Figure.memory(bytes: process.residentPeakBytes),
+                Figure.memory(bytes: process.residentEndBytes),
             ])
         }
         return table.text
@@ -67,9 +67,9 @@ extension RunReport: CommandOutput {
         var table = Table(["FAULT", "KIND", "TARGET", "BEGAN", "ENDED", "RECOVERED AFTER"])
         for fault in faults {
             table.add([
-                "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.began),
-                Figure.moment(seconds: fault.ended),
-                fault.recoveredAfter.map { Figure.span(seconds: $0) } ?? "",
+                "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.beganSeconds),
+                Figure.moment(seconds: fault.endedSeconds),
+                fault.recoveredAfterSeconds.map { Figure.span(seconds: $0) } ?? "",
             ])
         }
         return table.text
@@ -88,31 +88,31 @@ extension RunReport: CommandOutput {
 
     private var violationLines: String? {
         guard !check.isClean else { return nil }
-        let shown = check.violations.prefix(Self.listedViolations).map { $0.description.printable }
-        let more = check.total - shown.count
-        return (shown + (more > 0 ? ["… and \(Figure.count(more)) more"] : [])).joined(separator: "\n")
+        let lines = check.violations.prefix(Self.maximumViolations).map { $0.description.printable }
+        let hiddenCount = check.total - lines.count
+        return (lines + (hiddenCount > 0 ? ["… and \(Figure.count(hiddenCount)) more"] : [])).joined(separator: "\n")
     }
 
-    private static let listedViolations = 20
+    private static let maximumViolations = 20
 }
 
-/// Shows the progress of a run on standard error: a single line that is overwritten on a terminal, otherwise one line
-/// every ten seconds.
+/// Shows the progress of a run on standard error. On a terminal, each state overwrites the last one; otherwise, one
+/// line is printed every ten seconds.
 final class ProgressLine: Sendable {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private let isOpen = NIOLockedValueBox(false)
 
     func show(_ progress: LoadProgress) {
-        let text = Self.text(progress)
+        let line = Self.line(progress)
         guard isTerminal else {
-            if Int(progress.seconds.rounded()).isMultiple(of: 10) { Terminal.report("bench: \(text)") }
+            if Int(progress.seconds.rounded()).isMultiple(of: 10) { Terminal.report("bench: \(line)") }
             return
         }
         isOpen.withLockedValue { $0 = true }
-        Self.write("\r\u{1B}[K\(text)")
+        Self.write("\r\u{1B}[K\(line)")
     }
 
-    /// Moves the cursor to a new line.
+    /// Moves the cursor to a new line if the current one shows the progress.
     func end() {
         let wasOpen = isOpen.withLockedValue { isOpen in
             defer { isOpen = false }
@@ -122,7 +122,7 @@ final class ProgressLine: Sendable {
         LineWriter.standardError.add("", waiting: .milliseconds(100))
     }
 
-    private static func text(_ progress: LoadProgress) -> String {
+    private static func line(_ progress: LoadProgress) -> String {
         let rate = progress.last.map { "\(Figure.count($0.done + $0.refused))/s" } ?? "-"
         let latency = progress.last?.p99.map { Figure.latency(microseconds: $0) } ?? "-"
         var parts = [

@@ -4,7 +4,7 @@ import InterlockCore
 import InterlockSidecar
 import SidecarSettings
 
-/// `interlock check-config`: checks a file as `interlock serve` would.
+/// `interlock check-config`: checks a configuration file without starting a sidecar.
 struct CheckConfig: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Check a configuration file.",
@@ -63,7 +63,7 @@ struct ConfigurationVerdict: CommandOutput {
     var services = 0
     var domains = 0
     var warnings: [String] = []
-    /// Consequences that the file itself does not show.
+    /// The consequences of settings that the file does not make obvious.
     var notes: [String] = []
     var problems: [Problem] = []
 
@@ -83,11 +83,11 @@ struct ConfigurationVerdict: CommandOutput {
             services = configuration.services.count
             domains = configuration.domains.definitions.count
             warnings = configuration.warnings + [configuration.embeddedRedisWarning].compactMap { $0 }
-            let wanted = configuration.locks.waitReplicas
-            if wanted > 0 {
+            let needed = configuration.locks.waitReplicas
+            if needed > 0 {
                 notes.append(
-                    "locks.wait_replicas \(wanted) preserves locks in a failover if the primary has at most \(wanted) "
-                        + "replica\(wanted == 1 ? "" : "s"); with more, a failover can promote a replica that has not received a lock"
+                    "locks.wait_replicas \(needed) preserves locks in a failover if the primary has at most \(needed) "
+                        + "replica\(needed == 1 ? "" : "s"); with more, a failover can promote a replica that has not received a lock"
                 )
             }
             if let url = configuration.redis.url { check(redisURL: url, of: configuration) }
@@ -96,7 +96,7 @@ struct ConfigurationVerdict: CommandOutput {
         }
     }
 
-    /// Checks the rest of the URL, because reading the file checks only its scheme.
+    /// Checks the whole URL of Redis, because reading the file checks only the scheme.
     private mutating func check(redisURL: String, of configuration: SidecarConfiguration) {
         do throws(SidecarError) {
             _ = try configuration.coordinatorConfiguration(redisURL: redisURL)

@@ -11,6 +11,7 @@ struct ConfigCommand: AsyncParsableCommand {
         subcommands: [Show.self, Schema.self]
     )
 
+    /// `interlock config show`: prints the effective configuration of a file.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print a file's configuration with all defaults and overrides, without secrets.",
@@ -33,18 +34,19 @@ struct ConfigCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let shown: ShownConfiguration
+            let configuration: ShownConfiguration
             do {
-                shown = ShownConfiguration(
+                configuration = ShownConfiguration(
                     try EffectiveConfiguration(
                         try SidecarConfiguration.load(file: file, environment: ProcessEnvironment.variables)))
             } catch let error as ConfigurationError {
                 throw CommandFailure(error)
             }
-            try Terminal.show(shown, asJSON: output.json)
+            try Terminal.show(configuration, asJSON: output.json)
         }
     }
 
+    /// `interlock config schema`: prints the JSON Schema of configurations.
     struct Schema: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print the JSON Schema of the configuration, for editors.",
@@ -59,13 +61,13 @@ struct ConfigCommand: AsyncParsableCommand {
         )
 
         func run() throws {
-            // The terminal ends the last line itself.
+            // `Terminal.show` adds the final line break.
             Terminal.show(String(ConfigurationSchema.text.dropLast()))
         }
     }
 }
 
-/// A configuration as YAML, with the digests that sidecars compare.
+/// The output of a configuration: its YAML, with the digests that sidecars compare.
 struct ShownConfiguration: CommandOutput {
     /// The digest of all services and domains.
     var configuration: String

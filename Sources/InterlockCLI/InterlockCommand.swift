@@ -38,10 +38,10 @@ struct InterlockCommand: AsyncParsableCommand {
         ]
     )
 
-    /// The prefix of ArgumentParser's own errors, instead of "Error: ".
+    /// The prefix of ArgumentParser's own errors, which would otherwise be "Error: ".
     static let _errorPrefix = "interlock: "
 
-    /// Runs a command synchronously on the current thread.
+    /// Parses this process's arguments and runs a command synchronously on the current thread.
     static func main(synchronously command: any ParsableCommand.Type) -> Never {
         do {
             var command = try command.parseAsRoot(Array(ProgramArguments.strings.dropFirst(2)))
@@ -71,8 +71,8 @@ struct Version: ParsableCommand {
 /// The entry point of the process.
 @main
 enum InterlockProgram {
-    /// Runs `RunChild` synchronously on the initial thread, because the parent-death signal is set for a single thread
-    /// and survives `exec` only if that thread calls it. All other commands are asynchronous and may run on any thread.
+    /// Runs `RunChild` synchronously on the initial thread. The parent-death signal belongs to that thread, and
+    /// survives `exec` only if that thread calls it. All other commands are asynchronous and may run on any thread.
     static func main() {
         if ProgramArguments.strings.dropFirst().first == RunChild.name {
             InterlockCommand.main(synchronously: RunChild.self)

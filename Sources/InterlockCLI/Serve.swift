@@ -84,7 +84,7 @@ struct Serve: AsyncParsableCommand {
                 dataDirectory: dataDir))
     }
 
-    /// Prints the addresses and first steps to standard output.
+    /// Prints the addresses of the APIs and the first steps to standard output.
     private static func announce(_ addresses: Sidecar.Addresses, _ configuration: SidecarConfiguration) {
         LineWriter.standardOutput.add(ReadyBanner(addresses, configuration).text)
     }

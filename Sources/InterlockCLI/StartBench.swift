@@ -14,8 +14,8 @@ struct StartBench: ParsableCommand {
     var words: [String] = []
 
     func run() throws {
-        // The arguments are passed as bytes, because they need not be UTF-8. The word `bench` becomes the program's
-        // name.
+        // The arguments are passed as bytes, because they need not be UTF-8. The first of them, `bench`, takes the
+        // place of the program's name.
         let words = ProgramArguments.pointer(toLast: words.count + 1)
         if let path = ExecutableDirectory.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
         let reason = String(cString: strerror(errno))

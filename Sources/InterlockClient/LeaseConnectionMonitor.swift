@@ -1,9 +1,10 @@
 internal import NIOCore
 
-/// Watches the connection of one linked lease. Confined to its event loop.
+/// Detects the loss of a linked lease by watching the lease's connection. Confined to its event loop.
 final class LeaseConnectionMonitor {
     private enum State {
-        case watching(Scheduled<Void>)
+        /// The next ping is scheduled or in flight.
+        case watching(ping: Scheduled<Void>)
         /// A release call is in flight.
         case releasing
         case ended(wasReleased: Bool)
@@ -11,20 +12,20 @@ final class LeaseConnectionMonitor {
 
     private let connection: DedicatedConnection
     private let eventLoop: any EventLoop
-    private let interval: TimeAmount
+    private let pingInterval: TimeAmount
     private let onEnd: (_ isLost: Bool) -> Void
-    /// `nil` before `start`.
+    /// The state; `nil` before `start`.
     private var state: State?
 
     /// The maximum interval between two pings.
-    private static let maximumInterval = Duration.seconds(5)
+    private static let maximumPingInterval = Duration.seconds(5)
     /// The minimum interval between two pings, used for leases shorter than 80 ms.
-    private static let minimumInterval = Duration.milliseconds(20)
+    private static let minimumPingInterval = Duration.milliseconds(20)
 
     init(connection: DedicatedConnection, ttl: Duration, eventLoop: any EventLoop, onEnd: @escaping (_ isLost: Bool) -> Void) {
         self.connection = connection
         self.eventLoop = eventLoop
-        interval = TimeAmount(max(Self.minimumInterval, min(Self.maximumInterval, ttl / 4)))
+        pingInterval = TimeAmount(max(Self.minimumPingInterval, min(Self.maximumPingInterval, ttl / 4)))
         self.onEnd = onEnd
     }
 
@@ -40,12 +41,12 @@ final class LeaseConnectionMonitor {
         }
         monitor.start()
         let boundMonitor = NIOLoopBound(monitor, eventLoop: eventLoop)
-        let call = LockCalls.Release(name: lease.name, token: lease.token, fence: lease.expectedFence)
+        let releaseCall = LockCalls.Release(name: lease.name, token: lease.token, fence: lease.expectedFence)
         return LinkedLease(lease, losses: losses) {
             try await metrics.counting {
                 try await eventLoop.flatSubmit {
                     let promise = eventLoop.makePromise(of: Bool.self)
-                    boundMonitor.value.release(call) { promise.completeWith($0.mapError { $0 as any Error }) }
+                    boundMonitor.value.release(releaseCall) { promise.completeWith($0.mapError { $0 as any Error }) }
                     return promise.futureResult
                 }.get()
             }
@@ -62,25 +63,26 @@ final class LeaseConnectionMonitor {
         }
         // The connection may have been lost right after the grant.
         guard !connection.isClosed else { return connectionClosed() }
-        planCheck()
+        schedulePing()
     }
 
-    /// Closes the connection of a lease that is no longer needed, so that the sidecar releases it.
+    /// Closes the connection of a lease that is no longer needed, so that the sidecar releases the lease.
     func end() {
-        guard case .watching(let check) = state else { return }
-        check.cancel()
+        guard case .watching(let ping) = state else { return }
+        ping.cancel()
         state = .ended(wasReleased: true)
         connection.close()
         onEnd(false)
     }
 
+    /// Sends the release, closes the connection, and calls `completion` with the outcome.
     func release(_ call: LockCalls.Release, completion: @escaping (Result<Bool, InterlockError>) -> Void) {
-        guard case .watching(let check) = state else {
-            // A repeated release returns the outcome of the first, or `true` while that one is in flight.
+        guard case .watching(let ping) = state else {
+            // A repeated release has the outcome of the first, or `true` while the first is in flight.
             if case .ended(let wasReleased) = state { return completion(.success(wasReleased)) }
             return completion(.success(true))
         }
-        check.cancel()
+        ping.cancel()
         state = .releasing
         connection.send(call) { [self] result in
             state = .ended(wasReleased: (try? result.get()) ?? false)
@@ -90,21 +92,21 @@ final class LeaseConnectionMonitor {
         }
     }
 
-    /// Schedules a ping. If the ping is not answered within the interval, the connection is considered lost and closed.
-    private func planCheck() {
-        let check = eventLoop.assumeIsolated().scheduleTask(in: interval) { [weak self] in
+    /// Schedules a ping. Closes the connection if the ping gets no answer within the interval.
+    private func schedulePing() {
+        let ping = eventLoop.assumeIsolated().scheduleTask(in: pingInterval) { [weak self] in
             guard let self, case .watching = state else { return }
-            connection.send(StatusCalls.Ping(), timeout: interval) { [weak self] result in
+            connection.send(StatusCalls.Ping(), timeout: pingInterval) { [weak self] result in
                 guard let self, case .watching = state else { return }
-                if case .failure = result { connection.close() } else { planCheck() }
+                if case .failure = result { connection.close() } else { schedulePing() }
             }
         }
-        state = .watching(check)
+        state = .watching(ping: ping)
     }
 
     private func connectionClosed() {
         switch state {
-        case .watching(let check): check.cancel()
+        case .watching(let ping): ping.cancel()
         case nil: break
         case .releasing, .ended: return
         }

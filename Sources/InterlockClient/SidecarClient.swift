@@ -30,24 +30,26 @@ public actor SidecarClient: Service {
     nonisolated let eventLoop: any EventLoop
     let logger: Logger
     let metrics = SidecarClientMetrics()
-    private let shared: SidecarConnection
-    /// The callers that wait for the current connection attempt.
-    private var connecting: [CheckedContinuation<Void, any Error>] = []
+    /// The connection for calls that do not wait.
+    private let sharedConnection: SidecarConnection
+    /// The continuations of callers that wait for the current connection attempt.
+    private var connectContinuations: [CheckedContinuation<Void, any Error>] = []
     /// The dedicated connections of waiting calls and linked leases.
     private var dedicatedConnections: [ObjectIdentifier: DedicatedConnection] = [:]
     /// The dedicated connections that are free for the next waiting call.
-    private var idle: [DedicatedConnection] = []
+    private var idleConnections: [DedicatedConnection] = []
     /// The number of calls that currently wait at the sidecar.
-    private var waiting = 0
+    private var waitingCallCount = 0
     nonisolated let subscriptions = EventSubscriptions()
-    /// The connection for events; `nil` before it is opened, and without subscriptions.
+    /// The connection for events; `nil` while there are no subscriptions, and until it opens.
     private var eventSubscription: NIOLoopBound<SidecarSubscription>?
-    /// The task that asks the sidecar for the event channel until it answers; `nil` if it is not running.
+    /// The task that asks for the event channel until the sidecar answers; `nil` if no such task is running.
     private var subscriptionTask: Task<Void, Never>?
     private var isClosed = false
 
-    /// The number of idle connections kept for later waiting calls, and how long they are kept.
-    private static let maximumIdle = 8
+    /// The maximum number of idle connections that are kept for later waiting calls.
+    private static let maximumIdleConnections = 8
+    /// The time for which an idle connection is kept.
     private static let idleTime = TimeAmount.seconds(10)
 
     /// The client's event loop, as the executor of this actor.
@@ -67,7 +69,7 @@ public actor SidecarClient: Service {
         self.configuration = configuration
         self.eventLoop = eventLoop
         self.logger = logger
-        shared = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
+        sharedConnection = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
         subscriptions.whenCountChanges { [weak self] in
             eventLoop.execute { [weak self] in self?.assumeIsolated { $0.subscriptionsChanged() } }
         }
@@ -84,7 +86,7 @@ public actor SidecarClient: Service {
         _ configuration: SidecarClientConfiguration, _ body: (SidecarClient) async throws -> Result
     ) async throws -> Result {
         let client = SidecarClient(configuration)
-        return try await attempt {
+        return try await withCleanup {
             try await client.connect()
             return try await body(client)
         } finally: {
@@ -101,24 +103,25 @@ public actor SidecarClient: Service {
     }
 
     /// Connects and logs in. Calling this method is optional, because the first call connects too.
-    /// - Throws: `InterlockError` if the attempt fails. A retry is then scheduled, and the next call waits for it.
+    /// - Throws: `InterlockError` if the attempt fails. The client then schedules a retry, and the next call waits for
+    ///   it.
     public func connect() async throws {
-        guard !isClosed else { throw closed }
-        guard !shared.isUp else { return }
-        guard connecting.count < configuration.maximumInFlight else {
-            throw InterlockError(.overloaded, "\(connecting.count) calls already wait for a connection")
+        guard !isClosed else { throw closedError }
+        guard !sharedConnection.isUp else { return }
+        guard connectContinuations.count < configuration.maximumInFlight else {
+            throw InterlockError(.overloaded, "\(connectContinuations.count) calls already wait for a connection")
         }
-        shared.onUp = { [weak self, metrics] in
+        sharedConnection.onUp = { [weak self, metrics] in
             metrics.connects.increment()
             self?.assumeIsolated { $0.resumeConnecting(with: .success(())) }
         }
-        shared.onDown = { [weak self, metrics] error in
+        sharedConnection.onDown = { [weak self, metrics] error in
             metrics.connectionFailures.increment()
             self?.assumeIsolated { $0.resumeConnecting(with: .failure(error)) }
         }
         try await withCheckedThrowingContinuation { continuation in
-            connecting.append(continuation)
-            shared.start()
+            connectContinuations.append(continuation)
+            sharedConnection.start()
         }
     }
 
@@ -127,20 +130,20 @@ public actor SidecarClient: Service {
         isClosed = true
         subscriptions.finish()
         subscriptionsChanged()
-        resumeConnecting(with: .failure(closed))
+        resumeConnecting(with: .failure(closedError))
         for connection in dedicatedConnections.values { connection.close() }
         // Closing cannot fail, because only this side completes the future.
-        try? await shared.close().get()
+        try? await sharedConnection.close().get()
     }
 
-    private var closed: InterlockError {
+    private var closedError: InterlockError {
         InterlockError(.notConnected, "this client of the sidecar at \(configuration.address) was closed")
     }
 
     private func resumeConnecting(with result: Result<Void, any Error>) {
-        let attempt = connecting
-        connecting = []
-        for continuation in attempt { continuation.resume(with: result) }
+        let continuations = connectContinuations
+        connectContinuations = []
+        for continuation in continuations { continuation.resume(with: result) }
     }
 
     // MARK: Events
@@ -157,34 +160,33 @@ public actor SidecarClient: Service {
             eventSubscription?.value.onDown = nil
             eventSubscription?.value.close()
             eventSubscription = nil
-            subscriptions.note(nil)
+            subscriptions.recordConnection(nil)
         } else if eventSubscription == nil, subscriptionTask == nil {
             subscriptionTask = Task { [weak self] in
                 while await self?.subscribeToEvents() == false {
-                    // The pause between two attempts to subscribe. Cancellation ends it early.
+                    // The pause before the next attempt. Cancellation ends the pause early.
                     try? await Task.sleep(for: Self.subscriptionRetryDelay)
                 }
             }
         }
     }
 
-    /// Subscribes to the fleet's channel.
-    /// - Returns: `false` if the sidecar did not name the channel. The subscription itself recovers from later losses
-    ///   of the connection.
+    /// Subscribes to the fleet's channel. The subscription recovers from later losses of its connection.
+    /// - Returns: `false` if another attempt is necessary, because asking the sidecar for the channel failed.
     private func subscribeToEvents() async -> Bool {
         var channel = configuration.eventChannel
         do {
             if channel == nil { channel = try await status().eventChannel }
         } catch {
             guard !Task.isCancelled else { return true }
-            if let error = error as? InterlockError { subscriptions.note(.interrupted(error)) }
+            if let error = error as? InterlockError { subscriptions.recordConnection(.interrupted(error)) }
             return false
         }
         guard !Task.isCancelled else { return true }
         let subscription = SidecarSubscription(
             configuration, channel: channel ?? Self.legacyEventChannel, eventLoop: eventLoop, logger: logger)
-        subscription.onFollowing = { [subscriptions] in subscriptions.note(.following) }
-        subscription.onDown = { [subscriptions] error in subscriptions.note(.interrupted(error)) }
+        subscription.onFollowing = { [subscriptions] in subscriptions.recordConnection(.following) }
+        subscription.onDown = { [subscriptions] error in subscriptions.recordConnection(.interrupted(error)) }
         subscription.onEvent = { [subscriptions] json in
             if let event = ReceivedEvent(json) { subscriptions.publish(.event(event)) }
         }
@@ -194,9 +196,9 @@ public actor SidecarClient: Service {
         return true
     }
 
-    /// The channel of a sidecar of version 0.1.0 without `redis.prefix`. Such a version does not report its channel.
+    /// The channel of a sidecar that does not report one: version 0.1.0 with the default `redis.prefix`.
     private static let legacyEventChannel = "interlock:events"
-    /// The delay before the sidecar is asked for the channel again.
+    /// The delay before the client asks the sidecar for the channel again.
     private static let subscriptionRetryDelay = Duration.seconds(1)
 
     // MARK: Sidecar
@@ -226,24 +228,25 @@ public actor SidecarClient: Service {
         return try await metrics.counting { try await sendWaiting(call) }
     }
 
-    /// Sends a call on the shared connection, even if the task is cancelled.
+    /// Sends a call on the shared connection, even if the task was cancelled.
     func sendOnSharedConnection<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
         try await metrics.counting {
             // Connecting may take a while, and the connection may be lost again meanwhile.
-            if !shared.isUp { try await connect() }
+            if !sharedConnection.isUp { try await connect() }
             return try await withCheckedThrowingContinuation { continuation in
-                shared.send(call) { continuation.resume(with: $0) }
+                sharedConnection.send(call) { continuation.resume(with: $0) }
             }
         }
     }
 
     private func sendWaiting<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
-        guard waiting < configuration.maximumWaiting else {
-            throw InterlockError(.overloaded, "\(waiting) calls already wait at the sidecar at \(configuration.address)")
+        guard waitingCallCount < configuration.maximumWaiting else {
+            throw InterlockError(
+                .overloaded, "\(waitingCallCount) calls already wait at the sidecar at \(configuration.address)")
         }
-        waiting += 1
-        defer { waiting -= 1 }
-        let connection = try idle.popLast() ?? makeDedicatedConnection()
+        waitingCallCount += 1
+        defer { waitingCallCount -= 1 }
+        let connection = try idleConnections.popLast() ?? makeDedicatedConnection()
         let reply = try await send(call, on: connection)
         returnToPool(connection)
         return reply
@@ -252,12 +255,12 @@ public actor SidecarClient: Service {
     /// Sends a call on a dedicated connection. Cancellation closes the connection.
     func send<Call: SidecarCall>(_ call: Call, on connection: DedicatedConnection) async throws -> Call.Reply {
         let connectionOnLoop = NIOLoopBound(connection, eventLoop: eventLoop)
-        let number = connection.callNumber + 1
+        let callNumber = connection.callNumber + 1
         do {
             return try await withTaskCancellationHandler {
                 try await perform(call, on: connectionOnLoop)
             } onCancel: { [eventLoop] in
-                eventLoop.execute { connectionOnLoop.value.withdraw(call: number) }
+                eventLoop.execute { connectionOnLoop.value.withdraw(call: callNumber) }
             }
         } catch {
             // An error reply leaves the connection usable.
@@ -267,7 +270,8 @@ public actor SidecarClient: Service {
         }
     }
 
-    /// Sends a call from the event loop. The operation of a cancellation handler may run on another executor.
+    /// Sends a call from the event loop, which is this actor's executor. The closure passed to
+    /// `withTaskCancellationHandler` may run on another executor.
     private func perform<Call: SidecarCall>(
         _ call: Call, on connection: NIOLoopBound<DedicatedConnection>
     ) async throws -> Call.Reply {
@@ -278,26 +282,27 @@ public actor SidecarClient: Service {
 
     /// Creates a dedicated connection that is closed together with this client.
     func makeDedicatedConnection() throws(InterlockError) -> DedicatedConnection {
-        guard !isClosed else { throw closed }
+        guard !isClosed else { throw closedError }
         let connection = DedicatedConnection(configuration, eventLoop: eventLoop, logger: logger)
         let id = ObjectIdentifier(connection)
         dedicatedConnections[id] = connection
         connection.onClose = { [weak self] in
             self?.assumeIsolated { client in
                 client.dedicatedConnections[id] = nil
-                client.idle.removeAll { ObjectIdentifier($0) == id }
+                client.idleConnections.removeAll { ObjectIdentifier($0) == id }
             }
         }
         return connection
     }
 
+    /// Keeps a connection for the next waiting call, or closes it if enough connections are idle.
     private func returnToPool(_ connection: DedicatedConnection) {
         guard !connection.isClosed else { return }
-        guard idle.count < Self.maximumIdle else {
+        guard idleConnections.count < Self.maximumIdleConnections else {
             connection.close()
             return
         }
         connection.expire(after: Self.idleTime)
-        idle.append(connection)
+        idleConnections.append(connection)
     }
 }

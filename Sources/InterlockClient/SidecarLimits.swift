@@ -32,8 +32,10 @@ public struct SidecarLimits: Sendable {
     }
 
     /// Returns the decision of the domain's rule that matches a descriptor, without taking anything.
-    /// - Parameter descriptor: the descriptor as spelled in its counter's key: `key=value,key=value`, with `%2C` for a
-    ///   comma.
+    ///
+    /// - Parameters:
+    ///   - domain: the name of the domain.
+    ///   - descriptor: the descriptor as spelled in its counter's key: `key=value,key=value`, with `%2C` for a comma.
     public func peek(at domain: String, descriptor: String) async throws -> LimitDecision {
         try await client.send(LimitCalls.Peek(service: domain, descriptor: descriptor, includesLimitName: true))
     }
@@ -44,8 +46,8 @@ public struct SidecarLimits: Sendable {
         try await client.send(LimitCalls.List(service: service, subject: subject))
     }
 
-    /// Requests a decision with the name of the limit that determined it. A sidecar of version 0.1.0 rejects that
-    /// option before it takes anything, so the request is then repeated without it.
+    /// Requests a decision with the name of the limit that determined it. A sidecar of version 0.1.0 rejects the option
+    /// `NAMED` before it takes anything. This method then repeats the request without the option.
     private func withLimitName(_ request: (_ includesLimitName: Bool) async throws -> LimitDecision) async throws -> LimitDecision
     {
         do {

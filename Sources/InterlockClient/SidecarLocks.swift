@@ -10,14 +10,14 @@ public struct SidecarLocks: LockService {
 
     // MARK: Leases
 
-    /// Acquires a lock, or waits for it, as `options` say. Returns `nil` if another holder has it.
+    /// Acquires a lock, and waits for it as long as `options` allow. Returns `nil` if another client holds the lock.
     public func acquire(_ name: String, options: LockOptions) async throws -> Lease? {
         let lease = try await client.send(LockCalls.Acquire(name: name, options: options))
         try await releaseIfCancelled(lease.map { [$0] } ?? [])
         return lease
     }
 
-    /// Acquires several locks, all or none, each with `options`. Returns `nil` if another holder has one.
+    /// Acquires several locks, all or none, each with `options`. Returns `nil` if another client holds one of them.
     public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
         guard let first = names.first else {
             throw InterlockError(.invalid, "acquire(all:) requires at least one lock name")
@@ -33,23 +33,24 @@ public struct SidecarLocks: LockService {
         return leases
     }
 
-    /// Releases leases that a cancelled caller never receives.
+    /// Releases leases and throws if the task is cancelled, because the caller then never receives them.
     private func releaseIfCancelled(_ leases: [Lease]) async throws {
         guard Task.isCancelled else { return }
-        // A lease that cannot be released expires.
+        // If the release fails, the lease expires.
         for lease in leases { _ = try? await release(lease) }
         throw CancellationError()
     }
 
     /// Acquires a lock whose lease the sidecar renews while a connection of this client is open.
     ///
-    /// The sidecar closes the connection when it loses the lease. Every loss is reported as `LeaseLoss.disconnected`
-    /// within half of the lease's `ttl`, before the lease can lapse.
+    /// The sidecar closes the connection when it loses the lease. The client reports every loss as
+    /// `LeaseLoss.disconnected`, within half of the lease's `ttl` and before the lease can lapse.
     public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
         try await client.acquireLinkedLock(LockCalls.Acquire(name: name, options: options, isLinked: true))
     }
 
-    /// Renews a lease to `ttl` from now, by default its own. Returns how long it is valid; `nil` if it is lost.
+    /// Renews a lease to `ttl` from now, by default the TTL that it was acquired with. Returns how long the lease is
+    /// valid; `nil` if it is lost.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await renew(lease.name, token: lease.token, ttl: ttl ?? lease.ttl, fence: lease.expectedFence)
     }
@@ -125,9 +126,9 @@ public struct SidecarLocks: LockService {
         return (Array(names), true)
     }
 
-    /// Describes the locks that are still held, sorted by name.
+    /// Returns descriptions of those locks that are still held, sorted by name.
     public func information(about names: [String]) async throws -> [LockInformation] {
-        // The number of locks that are queried concurrently.
+        // The maximum number of concurrent queries.
         let batchSize = 100
         var locks: [LockInformation] = []
         for start in stride(from: 0, to: names.count, by: batchSize) {

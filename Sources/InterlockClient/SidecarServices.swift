@@ -7,8 +7,8 @@ public struct SidecarServices: Sendable {
 
     /// Makes a call to a service.
     ///
-    /// If the sidecar grants a permit, `operation` runs once, on the caller's actor; otherwise it does not run. Its
-    /// duration is the call's latency. The outcome is reported even if the task is cancelled.
+    /// If the sidecar grants a permit, `operation` runs once, on the caller's actor; otherwise it does not run. The
+    /// duration of `operation` is the call's latency. The client reports the outcome even if the task is cancelled.
     ///
     /// - Parameters:
     ///   - service: the name of a configured service.
@@ -40,20 +40,20 @@ public struct SidecarServices: Sendable {
     }
 
     private func acquirePermit(_ request: UpstreamCallRequest) async throws -> GrantedPermit {
-        let answer: Result<GrantedPermit, ServiceCallError>
+        let reply: Result<GrantedPermit, ServiceCallError>
         do {
-            answer = try await client.send(PermitCalls.Acquire(request))
+            reply = try await client.send(PermitCalls.Acquire(request))
         } catch let error as InterlockError {
             throw ServiceCallError(error, service: request.service)
         }
-        let permit = try answer.get()
+        let permit = try reply.get()
         guard Task.isCancelled else { return permit }
         await sendReport(OutcomeReport(outcome: .ignore), of: permit, request.service)
         throw CancellationError()
     }
 
-    /// Reports the outcome, which takes at most `responseTimeout`. A failed report is not an error, because the call
-    /// was made and the permit expires.
+    /// Reports the outcome, which takes at most `responseTimeout`. Only logs a failed report, because the call was made
+    /// and the permit expires.
     private func sendReport(_ report: OutcomeReport, of permit: GrantedPermit, _ service: String) async {
         do {
             _ = try await client.sendOnSharedConnection(PermitCalls.Report(service: service, permit: permit.id, report))

@@ -16,7 +16,7 @@ extension ExitCode {
         self.init(status.code)
     }
 
-    /// Creates the exit code, or the code of earlier versions if the environment requests it.
+    /// Creates the exit code for a status, or the code of earlier versions if the environment requests that.
     package init(_ status: ExitStatus, isRunCommand: Bool) {
         let usesFormerCodes = ProcessEnvironment.variables["INTERLOCK_EXIT_CODES"] == "1"
         self.init(usesFormerCodes ? status.formerCode(isRunCommand: isRunCommand) : status.code)

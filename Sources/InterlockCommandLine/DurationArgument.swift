@@ -8,7 +8,7 @@ import InterlockCore
 package struct DurationArgument: Sendable, CustomStringConvertible {
     package let duration: Duration
 
-    /// The default length of a lease.
+    /// The default TTL of a lease.
     package static let standardLease = DurationArgument(.seconds(30))
     /// No wait.
     package static let noWait = DurationArgument(.zero)
@@ -32,7 +32,7 @@ package struct DurationArgument: Sendable, CustomStringConvertible {
 }
 
 extension ArgumentHelp {
-    /// The help of an option that takes a duration.
+    /// Returns the help for an option that takes a duration.
     package static func duration(_ abstract: String, default standard: DurationArgument? = nil) -> ArgumentHelp {
         ArgumentHelp("\(abstract)\(standard.map { " (default: \($0.defaultDescription))" } ?? "")", valueName: "duration")
     }

@@ -1,7 +1,7 @@
 /// The reasons why a command can fail, which `docs/reference/command-line.md` documents.
 package enum ExitStatus: CaseIterable, Sendable {
-    /// The answer is no: the lock is held by another, the call is limited, the lease is lost, something is not found,
-    /// or a check found mistakes. Another attempt may succeed.
+    /// The answer is no: another client holds the lock, the call is limited, the lease is lost, or something is not
+    /// found, so that a later attempt may succeed; or a check found mistakes, or a file could not be read or written.
     case no
     /// The command line or the configuration cannot be used. No request was sent.
     case usage
@@ -15,7 +15,7 @@ package enum ExitStatus: CaseIterable, Sendable {
     case versionMismatch
     /// `run`: the lease was lost while the command ran.
     case leaseLost
-    /// `run`: another holds the lock.
+    /// `run`: another client holds the lock.
     case notAcquired
     /// The API key is missing, wrong, or lacks the role.
     case denied

@@ -2,6 +2,7 @@ import FoundationEssentials
 
 /// The JSON output of the commands: one line for each answer.
 package enum JSONOutput {
+    /// Encodes a value as one line, with sorted keys.
     package static func text(_ value: some Encodable) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -29,8 +30,8 @@ package enum JSONOutput {
 }
 
 extension StringProtocol {
-    /// The text without characters that move a terminal's cursor, ring its bell or reverse its writing direction; each
-    /// is replaced. Names, labels and messages come from untrusted sources.
+    /// The text with U+FFFD in place of every character that moves a terminal's cursor, rings its bell or reverses its
+    /// writing direction. Names, labels and messages come from untrusted sources.
     package var printable: String {
         var printable = ""
         for scalar in unicodeScalars {

@@ -6,9 +6,10 @@ package enum ProcessEnvironment {
         var variables: [String: String] = [:]
         var entry = environ
         while let pointer = entry.pointee {
-            let text = String(cString: pointer)
-            if let equals = text.firstIndex(of: "=") {
-                variables[String(text[..<equals])] = String(text[text.index(after: equals)...])
+            let assignment = String(cString: pointer)
+            if let equalsSign = assignment.firstIndex(of: "=") {
+                let name = String(assignment[..<equalsSign])
+                variables[name] = String(assignment[assignment.index(after: equalsSign)...])
             }
             entry += 1
         }

@@ -4,10 +4,11 @@ import Glibc
 import Interlock
 import InterlockCore
 
-/// The entry point of a program with subcommands. Reports each failure as a message on standard error and an exit code.
+/// The entry point of a program with subcommands. Each failure ends the process with a message on standard error and an
+/// exit code.
 extension AsyncParsableCommand {
     /// Parses this process's arguments and runs the command on another thread.
-    /// - Parameter isRun: returns whether a command is `interlock run`, which has its own exit codes.
+    /// - Parameter isRun: a closure that returns whether a command is `interlock run`, which has its own exit codes.
     package static func begin(isRun: @escaping @Sendable (any ParsableCommand) -> Bool = { _ in false }) -> Never {
         StandardStreams.openMissing()
         // libdispatch reads /proc and crashes without it, so nothing may use it before this check.
@@ -31,8 +32,8 @@ extension AsyncParsableCommand {
                 throw CommandFailure("expected a command, got none\n\n\(helpMessage(for: type(of: command)))", .usage)
             }
             try OpenFileLimit.ensureMinimum()
-            if var asynchronous = command as? any AsyncParsableCommand {
-                try await asynchronous.run()
+            if var asyncCommand = command as? any AsyncParsableCommand {
+                try await asyncCommand.run()
             } else {
                 try command.run()
             }
@@ -48,7 +49,7 @@ extension OpenFileLimit {
     /// The number of file descriptors that a command needs to start its threads and connect.
     private static let minimum = 64
 
-    /// Raises the limit of open files if it is below the minimum.
+    /// Raises the open-file limit if it is below the minimum.
     /// - Throws: `CommandFailure` if the limit cannot be raised that far.
     fileprivate static func ensureMinimum() throws(CommandFailure) {
         guard let current, current < minimum, let limit = raiseToHardLimit(), limit < minimum else { return }
@@ -64,7 +65,7 @@ extension ParsableCommand {
         return !configuration.subcommands.isEmpty && configuration.defaultSubcommand == nil
     }
 
-    /// Exits the process after an error.
+    /// Reports an error and exits the process with its exit code.
     package static func exit(failure error: any Error, isRunCommand: Bool) -> Never {
         guard let failure = error as? CommandFailure else {
             Terminal.flush()
@@ -75,7 +76,7 @@ extension ParsableCommand {
         exit(withError: ExitCode(failure.status, isRunCommand: isRunCommand))
     }
 
-    /// Returns the failure for the first word that should name a command but does not; `nil` if there is none.
+    /// Returns the failure for the first word that should name a command but does not; `nil` if all names are correct.
     package static func misnamedCommand(in arguments: [String]) -> CommandFailure? {
         var command: any ParsableCommand.Type = self
         var path = _commandName
@@ -85,11 +86,11 @@ extension ParsableCommand {
             if word.hasPrefix("-") {
                 return command.misplacedOption(word, in: path, before: arguments.dropFirst(index + 1))
             }
-            guard let next = subcommands.first(where: { $0.names.contains(word) }) else {
+            guard let subcommand = subcommands.first(where: { $0.names.contains(word) }) else {
                 let hint = subcommands.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
                 return CommandFailure("unknown command `\(path) \(word)`\(hint)", .usage)
             }
-            command = next
+            command = subcommand
             path += " " + word
         }
         return nil
@@ -104,7 +105,9 @@ extension ParsableCommand {
     }
 
     /// The options that ArgumentParser gives to every command.
-    private static var groupOptions: [String] { ["-h", "--help", "--version", "---completion", "--generate-completion", "--experimental"] }
+    private static var groupOptions: [String] {
+        ["-h", "--help", "--version", "---completion", "--generate-completion", "--experimental"]
+    }
 
     fileprivate static var names: [String] { [_commandName] + configuration.aliases }
 }
@@ -112,9 +115,10 @@ extension ParsableCommand {
 extension [any ParsableCommand.Type] {
     /// Returns the command with the closest name, or the command that has a subcommand with exactly this name.
     fileprivate func suggestion(for word: String) -> String? {
-        let shown = filter { $0.configuration.shouldDisplay }
-        if let closest = ConfigurationText.closest(to: word, among: shown.flatMap { $0.names }) { return closest }
-        return shown.first { $0.configuration.subcommands.contains { $0.names.contains(word) } }.map {
+        let visibleCommands = filter { $0.configuration.shouldDisplay }
+        let names = visibleCommands.flatMap { $0.names }
+        if let closest = ConfigurationText.closest(to: word, among: names) { return closest }
+        return visibleCommands.first { $0.configuration.subcommands.contains { $0.names.contains(word) } }.map {
             "\($0._commandName) \(word)"
         }
     }

@@ -31,11 +31,12 @@ extension SidecarAddress: ExpressibleByArgument {
     }
 
     /// Parses a sidecar's address from `name`, an option or a variable.
-    /// - Throws: `CommandFailure` without the API key that a user may have put into the address.
+    /// - Throws: `CommandFailure` if the address is invalid. The message omits an API key that the user put into the
+    ///   address.
     package static func read(_ text: String, from name: String) throws(CommandFailure) -> SidecarAddress {
         if let address = SidecarAddress(argument: text) { return address }
-        let question = suggestion(for: text).map { ": did you mean \($0)?" } ?? ""
-        let remedy = text.contains("@") ? "; put the API key in INTERLOCK_API_KEY" : question
+        let hint = suggestion(for: text).map { ": did you mean \($0)?" } ?? ""
+        let remedy = text.contains("@") ? "; put the API key in INTERLOCK_API_KEY" : hint
         throw CommandFailure(
             "\(name): expected HOST:PORT such as \(standard), redis://HOST:PORT, rediss://HOST:PORT or unix:PATH, got "
                 + "\"\(RedactedURL(text))\"\(remedy)",
@@ -53,7 +54,7 @@ extension SidecarAddress: ExpressibleByArgument {
         return .tcp(host: host, port: standardPort)
     }
 
-    /// Whether others can read the traffic to this address.
+    /// Whether the traffic to this address crosses a network without encryption.
     package var isUnencryptedRemote: Bool {
         if case .tcp(let host, let port) = self { !SocketEndpoint(host: host, port: port).isLoopback } else { false }
     }

@@ -5,7 +5,7 @@ package enum StandardStreams {
     /// Opens `/dev/null` for each stream that is closed. Otherwise the next opened file, such as an epoll instance,
     /// would become a standard stream of this process and of every command that it starts.
     ///
-    /// Must be called before any other file is opened.
+    /// The program must call this method before it opens any other file.
     package static func openMissing() {
         for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) == -1 {
             // `open` returns the lowest free descriptor, which is this one. Without /dev/null the stream stays closed.

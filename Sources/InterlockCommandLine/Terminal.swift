@@ -1,18 +1,18 @@
 import Glibc
 import InterlockOutput
 
-/// The output of commands: answers go to standard output, everything else to standard error. Control characters are
-/// replaced.
+/// The output of commands: answers go to standard output, all other messages to standard error. Both are free of
+/// control characters.
 package enum Terminal {
-    /// Prints an answer immediately. Blocks while the output is not read, so it is only for commands that print and
-    /// exit.
+    /// Prints an answer immediately. Blocks until the reader takes the output, so only commands that print and exit may
+    /// use this method.
     package static func show(_ text: String) {
         print(lines(text))
         fflush(nil)
     }
 
-    /// Prints one of many answers, and suspends the task until it is written. For commands that keep running and must
-    /// exit on a signal even if the output is not read.
+    /// Prints one of many answers, and suspends the task until it is written. Serves commands that keep running and
+    /// must exit on a signal even if nothing reads the output.
     /// - Returns: `false` if the reader has closed the pipe, or the task was cancelled.
     package static func showNext(_ text: String) async -> Bool {
         await LineWriter.standardOutput.write(lines(text))
@@ -23,12 +23,12 @@ package enum Terminal {
         show(try asJSON ? JSONOutput.text(answer) : answer.table)
     }
 
-    /// Prints a message other than an answer to standard error. Blocks only briefly, even if the output is not read.
+    /// Prints a message other than an answer to standard error. Blocks only briefly, even if nothing reads the output.
     package static func report(_ text: String) {
         LineWriter.standardError.add(lines(text), waiting: maximumReportDelay)
     }
 
-    /// Writes pending output if that is possible within half a second. Called last in a process.
+    /// Writes the pending output of both streams, for at most half a second each.
     package static func flush() {
         for writer in [LineWriter.standardOutput, .standardError] where writer.isBusy { writer.flush(within: .milliseconds(500)) }
     }

@@ -1,4 +1,4 @@
-/// A stream of random numbers that depends only on its seed, so that a run can be repeated.
+/// A stream of random numbers that depends only on its seed, so that a run is repeatable.
 ///
 /// Algorithm: SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 package struct SeededRandom: RandomNumberGenerator, Sendable {
@@ -16,7 +16,7 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 
-    /// Returns a new stream, independent of later numbers of this one.
+    /// Returns a new stream that is independent of the further numbers of this stream.
     package mutating func split() -> SeededRandom {
         SeededRandom(seed: next())
     }

@@ -1,8 +1,8 @@
 internal import NIOCore
 internal import NIOHTTP1
 
-/// Encodes the requests of a client's connection with a `MessageEncoder`. A channel handler, because NIO's response
-/// decoder must see the requests.
+/// Encodes the requests of a client's connection with a `MessageEncoder`. This is a channel handler because NIO's
+/// response decoder must see the requests.
 final class ClientRequestEncoder: ChannelOutboundHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPClientRequestPart
     typealias OutboundOut = IOData

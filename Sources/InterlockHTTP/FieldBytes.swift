@@ -17,22 +17,23 @@ package final class FieldBytes {
     private var raw = RawFields()
     /// Whether the current message has begun with a head and has not ended.
     private var isInMessage = false
+    /// Whether the decoder has delivered a head or an end from the current read.
     private var hasDecoded = false
-    private var isOver = false
+    private var hasEnded = false
 
     package init(isHTTP2: Bool) {
         self.isHTTP2 = isHTTP2
     }
 
-    /// Stops recording. No further message is decoded.
+    /// Stops recording, because the decoder gets no further message.
     package func end() {
-        isOver = true
+        hasEnded = true
         raw.clear()
     }
 
-    /// Records the bytes that the decoder receives.
+    /// Records the bytes of a read, and passes them to the decoder by calling `decode`.
     package func read(_ bytes: ByteBuffer, decode: () -> Void) {
-        guard !isOver else { return decode() }
+        guard !hasEnded else { return decode() }
         if isInMessage { raw.clear() }
         raw.append(bytes)
         hasDecoded = false
@@ -41,21 +42,23 @@ package final class FieldBytes {
         if isInMessage || hasDecoded { raw.clear() }
     }
 
-    /// - Returns: the restored fields of a head; `nil` if the decoded fields need no change.
+    /// Records a decoded head.
+    /// - Returns: its restored fields; `nil` if the decoded fields need no change.
     func decodedHead(_ fields: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders? {
         isInMessage = !isInformational
         hasDecoded = true
         return restored(fields)
     }
 
-    /// - Returns: the restored trailers; `nil` if the decoded trailers need no change.
+    /// Records the decoded end of a message.
+    /// - Returns: its restored trailers; `nil` if the decoded trailers need no change.
     func decodedEnd(_ trailers: HTTPHeaders?) -> HTTPHeaders? {
         isInMessage = false
         hasDecoded = true
         return trailers.flatMap(restored)
     }
 
-    /// - Returns: a part of a request with its fields restored.
+    /// Records a decoded part of a request, and returns it with its fields restored.
     package func decoded(_ part: HTTPServerRequestPart) -> HTTPServerRequestPart {
         switch part {
         case .head(var head):
@@ -73,8 +76,8 @@ package final class FieldBytes {
         restored.reserveCapacity(fields.count)
         for (name, value) in fields {
             let value = OpaqueText.trimmed(value) ?? value
-            let found = isHTTP2 || !OpaqueText.mayContainEscapes(value) ? nil : raw.value(of: name, decodedAs: value)
-            restored.add(name: name, value: found ?? value)
+            let original = isHTTP2 || !OpaqueText.mayContainEscapes(value) ? nil : raw.value(of: name, decodedAs: value)
+            restored.add(name: name, value: original ?? value)
         }
         return restored
     }

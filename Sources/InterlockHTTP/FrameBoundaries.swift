@@ -10,34 +10,38 @@ package struct FrameBoundaries {
     /// The maximum number of bytes of one frame in a part.
     private static let maximumFramePart = 1 << 14
     /// The size of a frame's length, type and flags, in bytes. The length counts only the frame's content.
-    private static let headLength = 5
-    private static let remainingHeadLength = 4
-    /// The number of bytes since the last part that ended with a frame, after which the input is cut at a frame's end.
+    private static let parsedHeadLength = 5
+    private static let skippedHeadLength = 4
+    /// After this many bytes without a part that ends with a frame, the input is cut at the next end of a frame.
     private static let maximumUncut = 1 << 16
 
     /// The remaining bytes of the preface or of a frame; 0 if the head of a frame comes next.
     private var remaining: Int
+    /// The bytes of an incomplete frame head, as a big-endian number.
     private var head: UInt64 = 0
     private var headBytesRead = 0
-    private var isEnd = true
-    private var uncut = 0
+    /// Whether the input may be cut after the current frame.
+    private var allowsCutAfterFrame = true
+    /// The number of bytes since the last cut, or since the last part that ended with a frame.
+    private var uncutLength = 0
 
+    /// Creates the state at the start of a peer's bytes.
     /// - Parameter prefaceLength: the length of the preface before the first frame, in bytes.
     package init(prefaceLength: Int) {
         remaining = prefaceLength
     }
 
-    /// - Returns: the bytes in one part, or in two parts to pass on in turn.
+    /// Returns the bytes in one part, or in two parts to pass on in turn.
     package mutating func parts(_ bytes: ByteBuffer) -> (first: ByteBuffer, rest: ByteBuffer?) {
-        var rest = bytes
-        guard let end = bytes.withUnsafeReadableBytes({ cut($0) }), let first = rest.readSlice(length: end) else {
+        var unread = bytes
+        guard let end = bytes.withUnsafeReadableBytes({ cut($0) }), let first = unread.readSlice(length: end) else {
             return (bytes, nil)
         }
-        return (first, rest)
+        return (first, unread)
     }
 
     /// Returns the length of the next part: up to the last end of a frame within the first `length` bytes. If no frame
-    /// ends there, the part has all of them, and up to 16 KiB more of the same frame.
+    /// ends there, the part has all `length` bytes, and up to 16 KiB more of the same frame.
     package mutating func lengthOfNextPart(_ bytes: UnsafeRawBufferPointer, targetLength length: Int) -> Int {
         let first = UnsafeRawBufferPointer(rebasing: bytes.prefix(length))
         var lookahead = self
@@ -46,17 +50,17 @@ package struct FrameBoundaries {
             return end
         }
         self = lookahead
-        let more = min(remaining, bytes.count - first.count, Self.maximumFramePart)
-        remaining -= more
-        return first.count + more
+        let extraLength = min(remaining, bytes.count - first.count, Self.maximumFramePart)
+        remaining -= extraLength
+        return first.count + extraLength
     }
 
-    /// - Returns: the offset at which to cut the bytes, so that their first part ends with a frame; `nil` if no cut
-    ///   is needed.
+    /// Returns the offset at which to cut the bytes, so that their first part ends with a frame; `nil` if no cut is
+    /// needed.
     private mutating func cut(_ bytes: UnsafeRawBufferPointer) -> Int? {
-        uncut += bytes.count
-        guard let end = lastEnd(in: bytes), end == bytes.count || uncut >= Self.maximumUncut else { return nil }
-        uncut = bytes.count - end
+        uncutLength += bytes.count
+        guard let end = lastEnd(in: bytes), end == bytes.count || uncutLength >= Self.maximumUncut else { return nil }
+        uncutLength = bytes.count - end
         return end == bytes.count ? nil : end
     }
 
@@ -66,6 +70,8 @@ package struct FrameBoundaries {
         flags & 4 == 0 && (type == 1 || type == 5 || type == 9)
     }
 
+    /// Advances past `bytes`, and returns the offset after the last frame in them at whose end the input may be cut;
+    /// `nil` if there is no such frame.
     private mutating func lastEnd(in bytes: UnsafeRawBufferPointer) -> Int? {
         var position = 0
         var end: Int?
@@ -75,16 +81,16 @@ package struct FrameBoundaries {
                 position += step
                 remaining -= step
                 guard remaining == 0 else { return end }
-                if isEnd { end = position }
+                if allowsCutAfterFrame { end = position }
             }
-            while headBytesRead < Self.headLength {
+            while headBytesRead < Self.parsedHeadLength {
                 guard position < bytes.count else { return end }
                 head = head << 8 | UInt64(bytes[position])
                 headBytesRead += 1
                 position += 1
             }
-            remaining = Self.remainingHeadLength + Int(head >> 16)
-            isEnd = !Self.isHeaderBlockOpen(type: head >> 8 & 0xFF, flags: head & 0xFF)
+            remaining = Self.skippedHeadLength + Int(head >> 16)
+            allowsCutAfterFrame = !Self.isHeaderBlockOpen(type: head >> 8 & 0xFF, flags: head & 0xFF)
             head = 0
             headBytesRead = 0
         }

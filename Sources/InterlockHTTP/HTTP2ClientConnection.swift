@@ -20,32 +20,32 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     /// The number of concurrent streams assumed until the server announces its limit: the minimum that a server should
     /// allow (RFC 9113, section 6.5.2).
-    static let assumedStreams = 100
+    static let assumedStreamCount = 100
 
     private let isTLS: Bool
-    /// The time limit for the server's first settings and for its answer to a PING.
+    /// The time limit for the server's first settings and for its reply to a PING.
     private let responseTimeout: TimeAmount
     private let pool: HTTPConnectionPool
     /// Whether the server's settings have arrived.
     private(set) var isReady = false
-    /// Whether the connection carries no further request.
+    /// Whether the connection accepts no further request.
     private var isRetired = false
-    private var requests = 0
+    private var requestCount = 0
     private var context: ChannelHandlerContext?
     private var multiplexer: NIOHTTP2Handler.StreamMultiplexer?
-    private var maximumStreams = assumedStreams
+    private var maximumStreams = assumedStreamCount
     /// The receivers whose streams are being created, oldest first.
     private var opening: [any HTTPClientReceiver] = []
     /// The streams and the start times of their requests.
     private var streams: [ObjectIdentifier: (stream: HTTPClientConnection, startedAt: NIODeadline)] = [:]
     private var hasReceivedGoAway = false
-    private var lastRead = NIODeadline.uptimeNanoseconds(0)
+    private var lastReadAt = NIODeadline.uptimeNanoseconds(0)
     /// The timer that closes the connection if the server does not respond in time.
     private var responseTimer: Scheduled<Void>?
     private let createdAt: NIODeadline
     /// The deadline at which the connection closes if it stays unused.
     var idleDeadline = NIODeadline.distantFuture
-    /// The deadline after which the connection carries no further request.
+    /// The deadline after which the connection accepts no further request.
     var retiresAt = NIODeadline.distantFuture
 
     private init(pool: HTTPConnectionPool, isTLS: Bool, responseTimeout: TimeAmount) {
@@ -75,42 +75,43 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     var hasCapacity: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < maximumStreams }
 
-    /// Whether the connection is ready, and carries no request. Requests wait for a connection that is not ready.
+    /// Whether the connection is ready and carries no request. A connection that is not ready may have requests
+    /// waiting.
     var isIdle: Bool { isReady && opening.isEmpty && streams.isEmpty }
 
     private var isOpen: Bool { context?.channel.isActive ?? false }
 
     func begin(for receiver: any HTTPClientReceiver) {
-        guard let multiplexer, let context else { return receiver.notConnected(HTTPClientConnection.Closed()) }
+        guard let multiplexer, let context else { return receiver.connectionFailed(HTTPClientConnection.Closed()) }
         opening.append(receiver)
-        requests += 1
-        if requests >= Self.maximumRequests { retire() }
+        requestCount += 1
+        if requestCount >= Self.maximumRequests { retire() }
         let boundSelf = NIOLoopBound(self, eventLoop: context.eventLoop)
-        let created = context.eventLoop.makePromise(of: (any Channel).self)
+        let creation = context.eventLoop.makePromise(of: (any Channel).self)
         let stream = NIOLoopBoundBox<HTTPClientConnection?>(nil, eventLoop: context.eventLoop)
-        multiplexer.createStreamChannel(promise: created) { [isTLS] channel in
+        multiplexer.createStreamChannel(promise: creation) { [isTLS] channel in
             channel.eventLoop.makeCompletedFuture {
                 stream.value = try HTTPClientConnection.installOnStream(channel, owner: boundSelf.value, isTLS: isTLS)
             }
         }
-        created.futureResult.assumeIsolated().whenComplete { [self] result in
-            // The receiver may have been cancelled meanwhile.
+        creation.futureResult.assumeIsolated().whenComplete { [self] result in
+            // The receiver may have cancelled its request meanwhile.
             guard let index = opening.firstIndex(where: { $0 === receiver }) else {
                 if case .success(let channel) = result { channel.close(promise: nil) }
                 return capacityChanged()
             }
             opening.remove(at: index)
             switch (result, stream.value) {
-            // The server has since announced the connection's end, and the request would fail.
+            // The request would fail: the server has since announced the connection's end.
             case (.success(let channel), _?) where hasReceivedGoAway:
                 channel.close(promise: nil)
                 pool.lease(for: receiver)
                 capacityChanged()
             case (.success, let stream?):
                 streams[ObjectIdentifier(stream)] = (stream, pool.eventLoop.now)
-                stream.begin(for: receiver, isReused: requests > 1)
-            case (.success, nil): receiver.notConnected(HTTPClientConnection.Closed())
-            case (.failure(let error), _): receiver.notConnected(error)
+                stream.begin(for: receiver, isReused: requestCount > 1)
+            case (.success, nil): receiver.connectionFailed(HTTPClientConnection.Closed())
+            case (.failure(let error), _): receiver.connectionFailed(error)
             }
         }
     }
@@ -121,20 +122,20 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     func retire() {
         guard !isRetired else { return }
         isRetired = true
-        pool.retired(self)
+        pool.http2ConnectionRetired(self)
         if isIdle { context?.close(promise: nil) }
     }
 
-    func free(_ stream: HTTPClientConnection) {}
+    func takeBack(_ stream: HTTPClientConnection) {}
 
-    func closed(_ stream: HTTPClientConnection) {
+    func connectionRetired(_ stream: HTTPClientConnection) {
         guard let (_, startedAt) = streams.removeValue(forKey: ObjectIdentifier(stream)) else { return }
-        if !stream.isResponseComplete, lastRead < startedAt { sendPing() }
+        if !stream.isResponseComplete, lastReadAt < startedAt { sendPing() }
         capacityChanged()
     }
 
     private func capacityChanged() {
-        if !isRetired { pool.hasCapacity(self) } else if isIdle { context?.close(promise: nil) }
+        if !isRetired { pool.capacityAvailable(on: self) } else if isIdle { context?.close(promise: nil) }
     }
 
     /// Sends a PING to check that the server still responds: a server that is down may cause no error.
@@ -166,7 +167,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
-    func handlerRemoved(context: ChannelHandlerContext) { ended() }
+    func handlerRemoved(context: ChannelHandlerContext) { connectionEnded() }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data).payload {
@@ -176,10 +177,10 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
             if let limit = settings.last(where: { $0.parameter == .maxConcurrentStreams }) { maximumStreams = limit.value }
             capacityChanged()
         case .ping(_, ack: true): cancelResponseTimer()
-        case .goAway(let last, _, _):
+        case .goAway(let lastID, _, _):
             hasReceivedGoAway = true
             // NIO ends these streams after this frame, as if they had been cancelled.
-            for (stream, _) in streams.values where stream.streamID.map({ $0 > last }) ?? true {
+            for (stream, _) in streams.values where stream.streamID.map({ $0 > lastID }) ?? true {
                 stream.declareUnprocessed()
             }
             retire()
@@ -188,7 +189,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        lastRead = pool.eventLoop.now
+        lastReadAt = pool.eventLoop.now
         context.fireChannelReadComplete()
     }
 
@@ -201,21 +202,21 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        ended()
+        connectionEnded()
         context.fireChannelInactive()
     }
 
-    private func ended() {
+    private func connectionEnded() {
         context = nil
         multiplexer = nil
         cancelResponseTimer()
         let opening = opening
         self.opening = []
         guard isReady else {
-            for receiver in opening { receiver.notConnected(HTTPClientConnection.Closed()) }
+            for receiver in opening { receiver.connectionFailed(HTTPClientConnection.Closed()) }
             guard !isRetired else { return }
             isRetired = true
-            return pool.failedToConnect(self, createdAt: createdAt)
+            return pool.http2ConnectionFailed(self, createdAt: createdAt)
         }
         retire()
         // The requests have not begun, so other connections can carry them.

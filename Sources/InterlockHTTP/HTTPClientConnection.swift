@@ -11,16 +11,17 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     package typealias OutboundIn = HTTPClientRequestPart
     package typealias OutboundOut = HTTPClientRequestPart
 
-    /// The server closed the connection before its response was complete.
+    /// The error of a connection that ended before the response was complete.
     package struct Closed: Error {}
 
-    /// A failure before the first byte of the response, if its kind is known.
+    /// The error of a connection that ended before the first byte of the response, with what is known about the
+    /// request.
     package struct Interruption: Error {
         package enum Kind: Sendable {
             /// The server has not acted on the request: it was not sent completely, or the server reported this (RFC
             /// 9113, sections 6.8 and 8.7).
             case unprocessed
-            /// The connection had carried an earlier request, and has probably ended because it was unused (RFC 9112,
+            /// The connection had carried an earlier request, and probably ended because it was unused (RFC 9112,
             /// section 9.3.1).
             case stale
         }
@@ -29,13 +30,13 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         package let cause: any Error
     }
 
-    /// The server's response is not valid HTTP.
+    /// The error of a response that is not valid HTTP.
     package struct Malformed: Error {
         /// A human-readable reason.
         package let reason: String
     }
 
-    /// The limits of a response's fields: servers send larger ones than clients do.
+    /// The limits of a response's fields, which are higher than a request's: servers send larger fields than clients.
     static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = 64 * 1024
@@ -43,11 +44,12 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         return limits
     }()
 
-    /// The recipient of the response.
+    /// The recipient of the response to the request in flight.
     private enum Recipient {
+        /// No request is in flight.
         case nobody
         case receiver(any HTTPClientReceiver)
-        /// The response changes the protocol; its end is still to come.
+        /// The response switches protocols, and its end has not arrived.
         case switching(any HTTPClientReceiver, HTTPResponseHead)
     }
 
@@ -64,7 +66,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     var idleDeadline = NIODeadline.uptimeNanoseconds(0)
     /// The keep-alive timeout that the server announced, if any.
     private(set) var keepAliveTimeout: TimeAmount?
-    /// The deadline after which the connection carries no further request.
+    /// The deadline after which the connection accepts no further request.
     var retiresAt = NIODeadline.distantFuture
 
     private init(
@@ -122,13 +124,15 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     // MARK: Requests
 
+    /// Begins a request for `receiver`, and calls its `connectionEstablished`, or `requestFailed` if the connection
+    /// cannot carry it.
     /// - Parameter isReused: whether a stream's connection has carried an earlier request.
     package func begin(for receiver: any HTTPClientReceiver, isReused: Bool = false) {
         switch machine.begin(isReused: isReused) {
-        case .refuse: receiver.failed(Interruption(kind: .unprocessed, cause: Closed()))
+        case .ignore: receiver.requestFailed(Interruption(kind: .unprocessed, cause: Closed()))
         case .proceed:
             recipient = .receiver(receiver)
-            receiver.connected(self)
+            receiver.connectionEstablished(self)
         }
     }
 
@@ -147,12 +151,12 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             if head.headers.contains(name: "Upgrade") { addGate(context.pipeline.syncOperations) }
             return context.write(wrapOutboundOut(.head(head)), promise: nil)
         }
-        // A stream's head may wait until the server takes more streams.
-        let sent = context.eventLoop.makePromise(of: Void.self)
-        sent.futureResult.assumeIsolated().whenSuccess { [self] in machine.headSent(at: now) }
+        // A stream's head may wait until the server accepts more streams.
+        let headWritten = context.eventLoop.makePromise(of: Void.self)
+        headWritten.futureResult.assumeIsolated().whenSuccess { [self] in machine.headSent(at: now) }
         var head = head
         head.headers = OpaqueText.readable(head.headers)
-        context.write(wrapOutboundOut(.head(head)), promise: sent)
+        context.write(wrapOutboundOut(.head(head)), promise: headWritten)
     }
 
     private func addGate(_ pipeline: ChannelPipeline.SynchronousOperations) {
@@ -197,7 +201,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     package func resumeReading() { perform(machine.reads.receiverResumes()) }
 
-    /// Abandons the request: closes the connection without notifying the receiver.
+    /// Abandons the request, and closes the connection without notifying the receiver.
     package func abandon() {
         recipient = .nobody
         fields.end()
@@ -209,9 +213,9 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// Records that the server reported the request as unprocessed.
     func declareUnprocessed() { machine.declaredUnprocessed() }
 
-    /// Replaces the HTTP handlers with `handler`, which reads and writes plain bytes. Call this after
-    /// `switchedProtocols`. `handler` may write at the end of this tick; by then it has received the bytes that arrived
-    /// after this call.
+    /// Replaces the HTTP handlers with `handler`, which reads and writes plain bytes. The receiver calls this during or
+    /// after `protocolSwitched`. `handler` may write from the end of this tick on; by then it has received the bytes
+    /// that arrived after this call.
     /// - Returns: the bytes that arrived before the call.
     package func handOver(to handler: any ChannelHandler) throws -> ByteBuffer {
         guard let context else { throw Closed() }
@@ -230,14 +234,14 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             throw Closed()
         }
         recipient = .nobody
-        owner.closed(self)
+        owner.connectionRetired(self)
         let encoder = try pipeline.context(handlerType: ClientRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
-        let bytes = try pipeline.context(handlerType: RawReadObserver.self)
+        let observer = try pipeline.context(handlerType: RawReadObserver.self)
         fields.end()
         try pipeline.addHandler(handler)
         pipeline.removeHandler(context: encoder, promise: nil)
-        pipeline.removeHandler(context: bytes, promise: nil)
+        pipeline.removeHandler(context: observer, promise: nil)
         pipeline.removeHandler(context: context, promise: nil)
         pipeline.removeHandler(context: decoder, promise: nil)
         return gate.open()
@@ -248,11 +252,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     package func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
     package func handlerRemoved(context: ChannelHandlerContext) {
-        ended()
+        connectionEnded()
         self.context = nil
     }
 
-    package func read(context: ChannelHandlerContext) { perform(machine.reads.requested()) }
+    package func read(context: ChannelHandlerContext) { perform(machine.reads.readRequested()) }
 
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
@@ -263,7 +267,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         case .body(let part):
             switch machine.responsePart(endingAt: part.endAddress) {
             case .ignore: break
-            case .deliver: receiver?.received(part)
+            case .deliver: receiver?.partReceived(part)
             case .close: leaveAndClose()
             }
         case .end(let trailers):
@@ -271,7 +275,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         }
     }
 
-    /// Classifies a head. The decoders also accept invalid heads, and heads that do not show where the response ends.
+    /// Classifies a head. The decoders also accept invalid heads, and heads that leave the end of the response unclear.
     private func kind(of head: HTTPResponseHead) -> HTTPClientStateMachine.ResponseHead {
         let status = head.status.code
         guard status >= 100 else { return .malformed(.status) }
@@ -285,7 +289,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     package func channelReadComplete(context: ChannelHandlerContext) {
-        perform(machine.reads.completed())
+        perform(machine.reads.readCompleted())
         perform(machine.allReceived())
         perform(machine.readCompleted(isActive: isActive))
         context.fireChannelReadComplete()
@@ -306,17 +310,17 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     package func channelInactive(context: ChannelHandlerContext) {
-        ended()
+        connectionEnded()
         context.fireChannelInactive()
     }
 
-    private func ended() {
-        let action = machine.ended(at: now)
-        perform(machine.reads.completed())
+    private func connectionEnded() {
+        let action = machine.channelEnded(at: now)
+        perform(machine.reads.readCompleted())
         perform(action)
     }
 
-    /// The stream's ID; `nil` if it has none yet.
+    /// The ID of the stream; `nil` before it is assigned.
     var streamID: HTTP2StreamID? { try? context?.channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) }
 }
 
@@ -327,18 +331,18 @@ extension HTTPClientConnection {
         switch action {
         case .none: break
         case .reportWritability(let isWritable): receiver?.writabilityChanged(isWritable)
-        case .reportAllReceived: receiver?.readComplete()
-        case .free:
+        case .reportAllReceived: receiver?.readCompleted()
+        case .returnToPool:
             resumeReading()
-            owner.free(self)
+            owner.takeBack(self)
         case .close: leaveAndClose()
         case .closeLater:
-            owner.closed(self)
+            owner.connectionRetired(self)
             context?.eventLoop.assumeIsolated().execute { [self] in context?.close(promise: nil) }
-        case .leave: owner.closed(self)
+        case .leave: owner.connectionRetired(self)
         case .fail(let failureKind): fail(failureKind)
         case .leaveAndFail(let failureKind):
-            owner.closed(self)
+            owner.connectionRetired(self)
             fail(failureKind)
         }
     }
@@ -348,8 +352,8 @@ extension HTTPClientConnection {
         case .ignore: break
         case .deliver:
             if !isStream { keepAliveTimeout = head.headers.keepAliveTimeout }
-            receiver?.received(head)
-        case .deliverInformational: receiver?.receivedInformational(head)
+            receiver?.headReceived(head)
+        case .deliverInformational: receiver?.informationalHeadReceived(head)
         case .keepForSwitch:
             if let receiver { recipient = .switching(receiver, head) }
         case .reject(let error): reject(Malformed(error, head))
@@ -360,11 +364,11 @@ extension HTTPClientConnection {
     private func perform(_ action: HTTPClientStateMachine.EndAction, _ trailers: HTTPHeaders?) {
         switch action {
         case .ignore: break
-        case .deliver: releaseReceiver()?.receivedEnd(trailers)
+        case .deliver: releaseReceiver()?.endReceived(trailers)
         case .switchProtocols:
             guard case .switching(let receiver, let head) = recipient else { return }
             recipient = .receiver(receiver)
-            receiver.switchedProtocols(head, self)
+            receiver.protocolSwitched(head, self)
         case .reject(let error): reject(Malformed(error))
         case .close: leaveAndClose()
         }
@@ -373,8 +377,8 @@ extension HTTPClientConnection {
     private func perform(_ action: HTTPClientStateMachine.ErrorAction, _ error: any Error) {
         switch action {
         case .ignore: break
-        case .note: cause = error
-        case .noteAndClose: reject(error)
+        case .recordCause: cause = error
+        case .recordCauseAndClose: reject(error)
         case .close: leaveAndClose()
         }
     }
@@ -384,9 +388,9 @@ extension HTTPClientConnection {
         case .none: break
         case .read: context?.read()
         case .requestTurn: largeReadLimiter?.requestTurn(self)
-        case .endTurn: largeReadLimiter?.ended()
+        case .endTurn: largeReadLimiter?.endTurn()
         case .endTurnAndRequestAnother:
-            largeReadLimiter?.ended()
+            largeReadLimiter?.endTurn()
             largeReadLimiter?.requestTurn(self)
         }
     }
@@ -396,24 +400,24 @@ extension HTTPClientConnection {
         leaveAndClose()
     }
 
-    /// Leaves the pool immediately, then closes the channel, which may take a while.
+    /// Leaves the pool immediately, and starts to close the channel, which may take a while.
     private func leaveAndClose() {
-        owner.closed(self)
+        owner.connectionRetired(self)
         context?.close(promise: nil)
     }
 
     private func fail(_ failureKind: HTTPClientStateMachine.FailureKind) {
         let receiver = releaseReceiver()
         switch failureKind {
-        case .failed: receiver?.failed(cause)
-        case .unprocessed: receiver?.failed(Interruption(kind: .unprocessed, cause: cause))
-        case .stale: receiver?.failed(Interruption(kind: .stale, cause: cause))
+        case .failed: receiver?.requestFailed(cause)
+        case .unprocessed: receiver?.requestFailed(Interruption(kind: .unprocessed, cause: cause))
+        case .stale: receiver?.requestFailed(Interruption(kind: .stale, cause: cause))
         }
     }
 
     /// Returns whether `RawReadObserver` passes the bytes on to the decoder.
     fileprivate func accepts(_ bytes: ByteBuffer) -> Bool {
-        let isLarge = largeReadLimiter != nil && bytes.readableBytes >= LargeReadLimiter.size
+        let isLarge = largeReadLimiter != nil && bytes.readableBytes >= LargeReadLimiter.minimumSize
         switch machine.bytesReceived(bytes.readEnd, isLarge: isLarge) {
         case .deliver: return true
         case .ignore: return false
@@ -459,8 +463,8 @@ extension NIODeadline {
     fileprivate var uptime: Duration { .nanoseconds(Int64(clamping: uptimeNanoseconds)) }
 }
 
-/// Fails a stream that NIO's codec cannot handle: one whose status is not three digits, which the codec misreads or
-/// traps on, or one that ends with an informational head, after which the codec reports no end.
+/// Fails a stream that NIO's codec cannot handle. The codec misreads or traps on a status that is not three digits, and
+/// it reports no end for a stream that ends with an informational head.
 private final class StatusCheck: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias InboundOut = HTTP2Frame.FramePayload
@@ -484,6 +488,7 @@ private final class StatusCheck: ChannelInboundHandler {
 }
 
 extension ByteBuffer {
+    /// The address after the last readable byte.
     fileprivate var endAddress: UInt {
         withUnsafeReadableBytes { UInt(bitPattern: $0.baseAddress) + UInt($0.count) }
     }
@@ -500,8 +505,8 @@ extension ByteBuffer {
     private static var emptyLine: UInt32 { UInt32(bigEndian: 0x0D0A_0D0A) }
 }
 
-/// Reports each read before it is decoded: the decoder silently buffers the beginning of an unrequested response, and
-/// would read the next response as its continuation. Also records the raw bytes of fields.
+/// Reports each read before it is decoded, and records the raw bytes of fields. The decoder silently buffers the
+/// beginning of an unrequested response, and would read the next response as its continuation.
 private final class RawReadObserver: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer

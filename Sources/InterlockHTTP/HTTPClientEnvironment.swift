@@ -1,7 +1,7 @@
 /// The dialer and the random source of connections to servers.
 package struct HTTPClientEnvironment: Sendable {
     package var dialer: any HTTPDialer
-    /// Draws a number from 0 to 1.
+    /// Returns a random number from 0 to 1.
     package var random: @Sendable () -> Double
 
     package init(dialer: any HTTPDialer, random: @escaping @Sendable () -> Double) {

@@ -9,12 +9,13 @@ extension HTTPClientStateMachine {
         enum Response {
             case awaited
             case begun
-            /// The head switches protocols; its end is still to come.
+            /// The head switches protocols, and the end of the response has not arrived.
             case switching
+            /// The response that switches protocols is complete.
             case switched
         }
 
-        /// The known state of the server's work on the request.
+        /// The progress of the server's work on the request, as far as it is known.
         enum Processing: Equatable {
             case unsent
             case sent(at: Duration)
@@ -24,21 +25,22 @@ extension HTTPClientStateMachine {
             case responding
         }
 
-        /// Whether a flush is in progress. A response read during a flush is the last one, because NIO drains the
-        /// socket when a write fails.
+        /// Whether a flush is in progress. A response that is read during a flush is the connection's last one: NIO
+        /// reads then only to drain the socket after a failed write.
         enum Flush {
             case idle
             case inFlight
         }
 
-        /// Whether the response's body has reached the end of the last read.
+        /// Whether a part of the body ended exactly where the last read did.
         enum Tail: Equatable {
+            /// No part of the body has reached the end of the last read.
             case open(ReadEnd)
             /// A part of the body ended where the read did.
             case complete
         }
 
-        /// The time within which a request and the server's close of its idle connection may cross on the network.
+        /// The time within which a request may cross on the network with the server's close of the idle connection.
         private static let staleWindow = Duration.seconds(1)
 
         let usage: Usage
@@ -93,7 +95,7 @@ extension HTTPClientStateMachine {
 
         /// The next use of the connection, once the response is complete.
         var nextUse: NextUse {
-            // If the server answers early, the rest of the request is not sent.
+            // If the server responds early, the rest of the request is not sent.
             guard disposition == .reusable, request == .sent, flush == .idle else { return .close }
             switch tail {
             case .complete, .open(.emptyLine): return .another
@@ -106,13 +108,13 @@ extension HTTPClientStateMachine {
             switch disposition {
             case .reusable, .last:
                 disposition = .closing(cause)
-                return .noteAndClose
+                return .recordCauseAndClose
             case .broken(let earlier):
                 disposition = .closing(earlier)
                 return .close
             case .closing(.none):
                 disposition = .closing(cause)
-                return .note
+                return .recordCause
             case .closing: return .ignore
             }
         }
@@ -140,12 +142,12 @@ extension HTTPClientStateMachine {
         case reusable
         /// The connection closes after the response.
         case last
-        /// A write has failed, and the channel is about to end.
+        /// A write has failed, and the channel will end soon.
         case broken(Cause)
-        /// The connection has left the pool and closes; nothing more is delivered.
+        /// The connection has left the pool and is closing. Its remaining bytes are ignored.
         case closing(Cause)
 
-        /// Whether the response is still delivered.
+        /// Whether the response is still delivered to the receiver.
         var isOpen: Bool {
             switch self {
             case .reusable, .last: true

@@ -1,9 +1,9 @@
 /// The protocol of an HTTP/1.1 connection to a server, which carries one request after another, or of one stream of an
-/// HTTP/2 connection: the progress of the request and its response, and whether the connection can be reused. Pure:
-/// takes events and returns actions, which the channel handler executes.
+/// HTTP/2 connection: the progress of the request and its response, and whether the connection can be reused. The
+/// machine is pure: it takes events and returns actions, which the channel handler executes.
 ///
-/// Every request that begins ends once: its response is delivered to the end, it fails, its connection is handed over,
-/// or its receiver abandons it. The connection leaves the pool once.
+/// Every request that begins ends exactly once: its response is delivered to the end, it fails, its connection is
+/// handed over, or its receiver abandons it. The connection leaves the pool exactly once.
 package struct HTTPClientStateMachine: Sendable {
     package enum Carrier: Equatable, Sendable {
         /// A connection of HTTP/1.1.
@@ -34,7 +34,7 @@ package struct HTTPClientStateMachine: Sendable {
         case status
         case contentLength
         case transferCoding
-        /// The end came before a head.
+        /// The response ended before its head.
         case missingHead
     }
 
@@ -64,8 +64,8 @@ package struct HTTPClientStateMachine: Sendable {
     /// The action for a step of the request.
     package enum RequestAction: Equatable, Sendable {
         case proceed
-        /// Do nothing: the connection does not carry this request.
-        case refuse
+        /// Do nothing, because the connection does not carry this request.
+        case ignore
     }
 
     package enum HeadAction: Equatable, Sendable {
@@ -102,10 +102,10 @@ package struct HTTPClientStateMachine: Sendable {
 
     package enum ErrorAction: Equatable, Sendable {
         case ignore
-        /// Record the error as the cause of the failure.
-        case note
+        /// Record the error as the cause of the failure, and wait for the channel's end.
+        case recordCause
         /// Record the error, leave the pool, and close the channel.
-        case noteAndClose
+        case recordCauseAndClose
         /// Leave the pool, and close the channel. Keep the earlier error as the cause.
         case close
     }
@@ -115,12 +115,13 @@ package struct HTTPClientStateMachine: Sendable {
         case reportWritability(Bool)
         case reportAllReceived
         /// Resume reading, and offer the connection to the pool.
-        case free
+        case returnToPool
         /// Leave the pool, and close the channel.
         case close
-        /// Leave the pool, and close the channel in a later tick: a stream whose sides have both ended closes by
-        /// itself.
+        /// Leave the pool, and close the channel in a later tick. A stream that both sides have ended closes on its own
+        /// before that.
         case closeLater
+        /// Leave the pool.
         case leave
         /// Release the receiver, and fail its request.
         case fail(FailureKind)
@@ -136,7 +137,7 @@ package struct HTTPClientStateMachine: Sendable {
         case exchanging(Exchange)
         /// The response is complete, but the read that contains its end is not, so more bytes may follow.
         case answered(NextUse)
-        /// The connection has left the pool, carries no request, and is closed, closing, or handed over.
+        /// The connection has left the pool and carries no request: it is closed, closing, or handed over.
         case over(LastResponse)
     }
 
@@ -146,7 +147,7 @@ package struct HTTPClientStateMachine: Sendable {
     }
 
     package let carrier: Carrier
-    /// The state of the responses' reads.
+    /// The machine that decides when to read the response.
     package var reads = ResponseReads()
     private var state = State.unused(.fresh)
 
@@ -179,12 +180,12 @@ extension HTTPClientStateMachine {
     /// - Parameter isReused: whether the stream's connection has carried an earlier request. An HTTP/1.1 connection
     ///   keeps track of this itself.
     package mutating func begin(isReused: Bool = false) -> RequestAction {
-        guard case .unused(let usage) = state else { return .refuse }
+        guard case .unused(let usage) = state else { return .ignore }
         state = .exchanging(Exchange(usage: isReused ? .reused : usage))
         return .proceed
     }
 
-    /// Records that the request offers another protocol, after which the connection may no longer speak HTTP.
+    /// Records that the request offers another protocol: after it, the connection may no longer speak HTTP.
     package mutating func upgradeOffered() {
         guard case .exchanging(var exchange) = state, exchange.disposition == .reusable else { return }
         exchange.disposition = .last
@@ -193,25 +194,27 @@ extension HTTPClientStateMachine {
 
     /// Returns whether the receiver may send the request's head, or a part of the body.
     package func requestPart() -> RequestAction {
-        if case .exchanging = state { .proceed } else { .refuse }
+        if case .exchanging = state { .proceed } else { .ignore }
     }
 
     /// Records that the receiver ends the request.
     package mutating func requestEnd() -> RequestAction {
-        guard case .exchanging(var exchange) = state else { return .refuse }
+        guard case .exchanging(var exchange) = state else { return .ignore }
         exchange.request = .sent
         state = .exchanging(exchange)
         return .proceed
     }
 
+    /// Records the beginning of a flush. `flushEnds` follows.
     package mutating func flushBegins() -> RequestAction {
-        guard case .exchanging(var exchange) = state else { return .refuse }
+        guard case .exchanging(var exchange) = state else { return .ignore }
         exchange.flush = .inFlight
         state = .exchanging(exchange)
         return .proceed
     }
 
-    /// - Parameter now: when the request's head was sent, if this flush is the first.
+    /// Records the end of a flush. The first one sends an HTTP/1.1 request's head.
+    /// - Parameter now: the time of the flush.
     package mutating func flushEnds(at now: @autoclosure () -> Duration) {
         guard case .exchanging(var exchange) = state else { return }
         exchange.flush = .idle
@@ -244,7 +247,7 @@ extension HTTPClientStateMachine {
     /// Records that the receiver takes over the channel, for the protocol that the server switched to.
     package mutating func handOver() -> RequestAction {
         guard case .exchanging(let exchange) = state, exchange.response == .switched, exchange.disposition.isOpen else {
-            return .refuse
+            return .ignore
         }
         state = .over(.incomplete)
         return .proceed
@@ -254,15 +257,15 @@ extension HTTPClientStateMachine {
 // MARK: - The response
 
 extension HTTPClientStateMachine {
-    /// Call when bytes arrive, before they are decoded. Without a request in flight, or after a complete response, the
-    /// decoder would read them as the beginning of the next response.
+    /// Handles bytes that arrived, before they are decoded. Without a request in flight, or after a complete response,
+    /// the decoder would read them as the beginning of the next response.
     package mutating func bytesReceived(_ end: ReadEnd, isLarge: Bool) -> PartAction {
         switch state {
         case .exchanging(var exchange):
             exchange.processing = .responding
             exchange.tail = .open(end)
             state = .exchanging(exchange)
-            reads.received(isLarge: isLarge)
+            reads.bytesReceived(isLarge: isLarge)
             return .deliver
         case .unused, .answered:
             state = .over(.complete)
@@ -284,6 +287,7 @@ extension HTTPClientStateMachine {
         }
     }
 
+    /// Handles a decoded part of a response's body.
     /// - Parameter end: the address at which the part ends.
     package mutating func responsePart(endingAt end: @autoclosure () -> UInt) -> PartAction {
         switch state {
@@ -315,12 +319,12 @@ extension HTTPClientStateMachine {
         }
     }
 
-    /// Reports that the channel has delivered everything that it read. `readCompleted` follows.
+    /// Records that the decoder has delivered everything that was read. `readCompleted` follows.
     package func allReceived() -> Action {
         if case .exchanging = state { .reportAllReceived } else { .none }
     }
 
-    /// Completes a read: nothing followed a response that ended in it.
+    /// Records the end of a read. If the response ended in it, nothing followed the response.
     /// - Parameter isActive: whether the channel can still be written to.
     package mutating func readCompleted(isActive: Bool) -> Action {
         guard case .answered(let nextUse) = state else { return .none }
@@ -329,7 +333,7 @@ extension HTTPClientStateMachine {
             return carrier == .connection ? .close : .closeLater
         }
         state = .unused(.reused)
-        return .free
+        return .returnToPool
     }
 }
 
@@ -340,8 +344,8 @@ extension HTTPClientStateMachine {
         if case .exchanging = state { .reportWritability(isWritable) } else { .none }
     }
 
-    /// Call when a write failed. If this is the first sign that the connection has ended, the decoder still reports an
-    /// end of the incomplete response.
+    /// Records that a write failed. If this is the first sign that the connection has ended, the decoder will still
+    /// report an end of the incomplete response, which is ignored.
     package mutating func writeFailed(_ cause: Cause) -> ErrorAction {
         guard case .exchanging(var exchange) = state else { return .ignore }
         switch exchange.disposition {
@@ -350,7 +354,7 @@ extension HTTPClientStateMachine {
         case .broken, .closing: return .ignore
         }
         state = .exchanging(exchange)
-        return .note
+        return .recordCause
     }
 
     package mutating func errorCaught(_ cause: Cause) -> ErrorAction {
@@ -382,8 +386,8 @@ extension HTTPClientStateMachine {
         }
     }
 
-    /// Call when the channel has ended.
-    package mutating func ended(at now: @autoclosure () -> Duration) -> Action {
+    /// Ends the request in flight, if any, because the channel has ended.
+    package mutating func channelEnded(at now: @autoclosure () -> Duration) -> Action {
         switch state {
         case .exchanging(let exchange):
             state = .over(.incomplete)

@@ -12,8 +12,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         package var connectTimeout: TimeAmount
         /// The lifetime of an unused connection, unless the server announces a shorter one.
         package var idleTimeout: TimeAmount
-        /// The age after which a connection carries no further request, because its name may resolve differently, or
-        /// `nil` for no limit.
+        /// The age after which a connection accepts no further request, because its host's name may resolve to other
+        /// addresses by then; `nil` for no limit.
         package var maximumAge: TimeAmount?
         /// The maximum number of concurrent connections. Requests wait while all of them are in use.
         package var maximumConnections: Int
@@ -36,19 +36,23 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     private let environment: HTTPClientEnvironment
     private let largeReadLimiter: LargeReadLimiter?
     package let eventLoop: any EventLoop
-    /// The unused HTTP/1.1 connections, the most recently used one last.
+    /// The unused HTTP/1.1 connections, least recently used first.
     private var idle: Deque<HTTPClientConnection> = []
     private var connections: [ObjectIdentifier: HTTPClientConnection] = [:]
     /// The HTTP/2 connections, oldest first.
     private var http2Connections: [HTTP2ClientConnection] = []
-    private var connecting = 0
+    /// The number of connection attempts in progress.
+    private var attemptCount = 0
+    /// Whether the next connection probably speaks HTTP/2, because the last one did.
     private var expectsHTTP2: Bool
+    /// The receivers that wait for a connection, oldest first.
     private var waiting: Deque<(receiver: any HTTPClientReceiver, since: NIODeadline)> = []
     private var sweep: (at: NIODeadline, timer: Scheduled<Void>)?
     private var isClosed = false
 
-    /// Creates a pool. `largeReadLimiter` keeps large responses from delaying the event loop's other work; `nil` if the
-    /// loop does no other work.
+    /// Creates a pool.
+    /// - Parameter largeReadLimiter: keeps large responses from delaying the event loop's other work; `nil` if the loop
+    ///   does no other work.
     package init(
         _ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, environment: HTTPClientEnvironment = .system,
         largeReadLimiter: LargeReadLimiter? = nil
@@ -61,9 +65,10 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         self.eventLoop = eventLoop
     }
 
-    /// Finds or opens a connection for a request. Calls `connected` or `notConnected`, possibly before this returns.
+    /// Finds or opens a connection for a request. Calls the receiver's `connectionEstablished` or
+    /// `connectionFailed`, possibly before this method returns.
     /// - Parameter avoidsUnused: whether to skip unused HTTP/1.1 connections, because one of them has just turned out
-    ///   to be closed.
+    ///   to be stale.
     package func lease(for receiver: any HTTPClientReceiver, avoidsUnused: Bool = false) {
         let now = eventLoop.now
         while !avoidsUnused, let connection = idle.popLast() {
@@ -99,51 +104,51 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     // MARK: Connecting
 
     private func connectIfNeeded() {
-        while waiting.count > (connecting + http2Connections.count { !$0.isReady }) * expectedRequests,
-            connections.count + http2Connections.count + connecting < settings.maximumConnections
+        while waiting.count > (attemptCount + http2Connections.count { !$0.isReady }) * expectedRequestCount,
+            connections.count + http2Connections.count + attemptCount < settings.maximumConnections
         {
             connect()
         }
     }
 
     private func connect() {
-        connecting += 1
+        attemptCount += 1
         let startedAt = eventLoop.now
-        let end = startedAt + settings.connectTimeout
+        let deadline = startedAt + settings.connectTimeout
         environment.dialer
             .dial(host: origin.host, port: origin.port, timeout: settings.connectTimeout, on: eventLoop) { [origin] channel in
                 channel.eventLoop.makeCompletedFuture { try origin.secure(channel) }
             }
-            .flatMap { [origin] channel in Self.handshake(on: channel, with: origin, until: end) }
+            .flatMap { [origin] channel in Self.handshake(on: channel, with: origin, until: deadline) }
             .assumeIsolated().whenComplete { [self] result in
-                connecting -= 1
-                finished(
+                attemptCount -= 1
+                attemptEnded(
                     result.flatMap { established in
                         Result { try serve(established.channel, speaksHTTP2: established.speaksHTTP2) }
-                    }, startedAt)
+                    }, startedAt: startedAt)
             }
     }
 
     /// The expected number of concurrent requests on a new connection, based on the server's last choice of protocol.
-    private var expectedRequests: Int { expectsHTTP2 ? HTTP2ClientConnection.assumedStreams : 1 }
+    private var expectedRequestCount: Int { expectsHTTP2 ? HTTP2ClientConnection.assumedStreamCount : 1 }
 
     private typealias Established = (channel: any Channel, speaksHTTP2: Bool)
 
     private static func handshake(
-        on channel: any Channel, with origin: HTTPOrigin, until end: NIODeadline
+        on channel: any Channel, with origin: HTTPOrigin, until deadline: NIODeadline
     ) -> EventLoopFuture<Established> {
         guard origin.tls != nil else { return channel.eventLoop.makeSucceededFuture((channel, origin.speaksHTTP2)) }
-        let done = channel.eventLoop.makePromise(of: String?.self)
+        let completion = channel.eventLoop.makePromise(of: String?.self)
         do {
-            try channel.pipeline.syncOperations.addHandler(HandshakeResultHandler(done, until: end))
+            try channel.pipeline.syncOperations.addHandler(HandshakeResultHandler(completion, until: deadline))
         } catch {
-            done.fail(error)
+            completion.fail(error)
         }
-        return done.futureResult.map { agreed in (channel, agreed == HTTPProtocol.http2) }
+        return completion.futureResult.map { agreed in (channel, agreed == HTTPProtocol.http2) }
     }
 
-    /// The end of a new connection's use, spread at random so that connections opened together do not retire
-    /// together.
+    /// The deadline after which a new connection accepts no further request, spread at random so that connections
+    /// opened together do not retire together.
     private var retirementDeadline: NIODeadline {
         guard let maximumAge = settings.maximumAge else { return .distantFuture }
         return eventLoop.now + .nanoseconds(Int64(Double(maximumAge.nanoseconds) * (1 - 0.1 * environment.random())))
@@ -156,28 +161,30 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
                 channel, owner: self, largeReadLimiter: largeReadLimiter)
             connection.retiresAt = retirementDeadline
             connections[ObjectIdentifier(connection)] = connection
-            return free(connection)
+            return takeBack(connection)
         }
         let connection = try HTTP2ClientConnection.installOnConnection(
             channel, pool: self, isTLS: origin.tls != nil, responseTimeout: settings.connectTimeout)
         connection.retiresAt = retirementDeadline
         http2Connections.append(connection)
-        hasCapacity(connection)
+        capacityAvailable(on: connection)
     }
 
-    private func finished(_ result: Result<Void, any Error>, _ startedAt: NIODeadline) {
+    private func attemptEnded(_ result: Result<Void, any Error>, startedAt: NIODeadline) {
         switch result {
         case .success: connectIfNeeded()
         case .failure(let error):
             // A failed attempt does not fail requests that arrived after its start.
-            if let first = waiting.first, first.since <= startedAt { waiting.removeFirst().receiver.notConnected(error) }
+            if let first = waiting.first, first.since <= startedAt {
+                waiting.removeFirst().receiver.connectionFailed(error)
+            }
             connectIfNeeded()
         }
     }
 
     // MARK: Reports from connections
 
-    package func free(_ connection: HTTPClientConnection) {
+    package func takeBack(_ connection: HTTPClientConnection) {
         let now = eventLoop.now
         guard now < connection.retiresAt else { return connection.close() }
         if let next = waiting.popFirst() { return connection.begin(for: next.receiver) }
@@ -188,14 +195,14 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         scheduleSweep(by: connection.idleDeadline)
     }
 
-    package func closed(_ connection: HTTPClientConnection) {
+    package func connectionRetired(_ connection: HTTPClientConnection) {
         connections[ObjectIdentifier(connection)] = nil
         idle.removeAll { $0 === connection }
         connectIfNeeded()
     }
 
     /// Starts waiting requests on a connection that has free capacity.
-    func hasCapacity(_ connection: HTTP2ClientConnection) {
+    func capacityAvailable(on connection: HTTP2ClientConnection) {
         while connection.hasCapacity, let next = waiting.popFirst() { connection.begin(for: next.receiver) }
         guard connection.isIdle else { return connectIfNeeded() }
         guard !isClosed else { return connection.retire() }
@@ -203,19 +210,21 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         scheduleSweep(by: connection.idleDeadline)
     }
 
-    /// Fails the requests that waited for a connection that ended before it was ready.
-    func failedToConnect(_ connection: HTTP2ClientConnection, createdAt: NIODeadline) {
+    /// Removes a connection that ended before it was ready, and fails the requests that waited for it.
+    func http2ConnectionFailed(_ connection: HTTP2ClientConnection, createdAt: NIODeadline) {
         http2Connections.removeAll { $0 === connection }
-        var reported: [any HTTPClientReceiver] = []
-        while reported.count < HTTP2ClientConnection.assumedStreams, let next = waiting.first, next.since <= createdAt {
-            reported.append(waiting.removeFirst().receiver)
+        var failing: [any HTTPClientReceiver] = []
+        while failing.count < HTTP2ClientConnection.assumedStreamCount, let next = waiting.first,
+            next.since <= createdAt
+        {
+            failing.append(waiting.removeFirst().receiver)
         }
-        for receiver in reported { receiver.notConnected(HTTPClientConnection.Closed()) }
+        for receiver in failing { receiver.connectionFailed(HTTPClientConnection.Closed()) }
         connectIfNeeded()
     }
 
-    /// Removes a connection that carries no further request.
-    func retired(_ connection: HTTP2ClientConnection) {
+    /// Removes a connection that accepts no further request.
+    func http2ConnectionRetired(_ connection: HTTP2ClientConnection) {
         http2Connections.removeAll { $0 === connection }
         connectIfNeeded()
     }
@@ -235,18 +244,19 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         let now = eventLoop.now
         for connection in idle where connection.idleDeadline <= now { connection.close() }
         for connection in http2Connections where connection.isIdle && connection.idleDeadline <= now { connection.retire() }
-        let next = idle.lazy.map(\.idleDeadline).min() ?? .distantFuture
-        let nextHTTP2 = http2Connections.lazy.filter(\.isIdle).map(\.idleDeadline).min() ?? .distantFuture
-        guard min(next, nextHTTP2) < .distantFuture else { return }
-        // Connections that expire at slightly different times are closed together. `lease` checks their deadlines, so
+        let nextHTTP1Deadline = idle.lazy.map(\.idleDeadline).min() ?? .distantFuture
+        let nextHTTP2Deadline = http2Connections.lazy.filter(\.isIdle).map(\.idleDeadline).min() ?? .distantFuture
+        let nextDeadline = min(nextHTTP1Deadline, nextHTTP2Deadline)
+        guard nextDeadline < .distantFuture else { return }
+        // Connections that expire at slightly different times are swept together. `lease` checks their deadlines, so
         // that expired ones are not used.
-        scheduleSweep(by: max(min(next, nextHTTP2), now + Self.sweepInterval))
+        scheduleSweep(by: max(nextDeadline, now + Self.sweepInterval))
     }
 }
 
 extension TimeAmount {
-    /// The server's timeout, less a margin for a request's transit: one second, or half of a timeout of less than two
-    /// seconds.
+    /// A server's keep-alive timeout, less a margin for the transit of a request: one second, or half of a timeout of
+    /// less than two seconds.
     fileprivate var minusTransitMargin: TimeAmount { max(self - .seconds(1), .nanoseconds(nanoseconds / 2)) }
 }
 
@@ -254,21 +264,21 @@ extension TimeAmount {
 private final class HandshakeResultHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
-    private var done: EventLoopPromise<String?>?
+    private var completion: EventLoopPromise<String?>?
     private let deadline: NIODeadline
     private var timeout: Scheduled<Void>?
 
-    init(_ done: EventLoopPromise<String?>, until deadline: NIODeadline) {
-        self.done = done
+    init(_ completion: EventLoopPromise<String?>, until deadline: NIODeadline) {
+        self.completion = completion
         self.deadline = deadline
     }
 
     private func end(_ result: Result<String?, any Error>) {
         timeout?.cancel()
         timeout = nil
-        let done = done
-        self.done = nil
-        done?.completeWith(result)
+        let completion = completion
+        self.completion = nil
+        completion?.completeWith(result)
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -281,12 +291,12 @@ private final class HandshakeResultHandler: ChannelInboundHandler, RemovableChan
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case TLSUserEvent.handshakeCompleted(let agreed) = event { end(.success(agreed)) }
         context.fireUserInboundEventTriggered(event)
-        // The handshake is over.
-        if done == nil { context.pipeline.syncOperations.removeHandler(self, promise: nil) }
+        // After the handshake, this handler is not needed.
+        if completion == nil { context.pipeline.syncOperations.removeHandler(self, promise: nil) }
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard done != nil else { return context.fireErrorCaught(error) }
+        guard completion != nil else { return context.fireErrorCaught(error) }
         end(.failure(error))
         context.close(promise: nil)
     }

@@ -3,9 +3,9 @@ internal import NIOPosix
 
 /// Opens connections to HTTP servers.
 package protocol HTTPDialer: Sendable {
-    /// Opens a connection, before TLS.
+    /// Opens a connection within `timeout`, without TLS.
     /// - Parameter initialize: adds the first handlers to the channel, before it can receive anything.
-    /// - Returns: an active channel of bytes on `eventLoop`, within `timeout`.
+    /// - Returns: an active channel of bytes on `eventLoop`.
     func dial(
         host: String, port: Int, timeout: TimeAmount, on eventLoop: any EventLoop,
         initialize: @escaping @Sendable (any Channel) -> EventLoopFuture<Void>
@@ -26,8 +26,8 @@ package struct TCPDialer: HTTPDialer {
             .connectTimeout(timeout)
             .channelOption(.socketOption(.tcp_nodelay), value: 1)
             .channelOption(.maxMessagesPerRead, value: 1)
-            // The initial buffer holds a typical head in one read. Read boundaries decide whether a connection can be
-            // reused.
+            // The initial buffer holds a typical head, so that one read delivers it. A connection is reused only if the
+            // read in which a response ends contains nothing else.
             .channelOption(.recvAllocator, value: Self.readAllocator)
             .channelInitializer(initialize)
             .connect(host: host, port: port)

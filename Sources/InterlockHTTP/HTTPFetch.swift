@@ -1,7 +1,7 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// One request and its complete response. Confined to the event loop of its pool.
+/// One request to a server, whose response is collected and delivered as a whole. Confined to its pool's event loop.
 package final class HTTPFetch: HTTPClientReceiver {
     package struct Response: Sendable {
         package var head: HTTPResponseHead
@@ -29,6 +29,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     private var response: Response?
     private var timeout: Scheduled<Void>?
 
+    /// Creates a request, which `begin` sends.
     /// - Parameters:
     ///   - body: the request's body, whose length the head announces; `nil` for a request without a body.
     ///   - maximumBytes: the size at which the response body is truncated.
@@ -62,18 +63,20 @@ package final class HTTPFetch: HTTPClientReceiver {
         completion(result)
     }
 
-    package func connected(_ connection: HTTPClientConnection) {
+    package func connectionEstablished(_ connection: HTTPClientConnection) {
         self.connection = connection
         connection.send(request)
         if let body { connection.send(body) }
         connection.sendEnd()
     }
 
-    package func notConnected(_ error: any Error) { end(.failure(.notConnected(error))) }
+    package func connectionFailed(_ error: any Error) { end(.failure(.notConnected(error))) }
 
-    package func received(_ head: HTTPResponseHead) { response = Response(head: head, body: ByteBuffer(), isTruncated: false) }
+    package func headReceived(_ head: HTTPResponseHead) {
+        response = Response(head: head, body: ByteBuffer(), isTruncated: false)
+    }
 
-    package func received(_ part: ByteBuffer) {
+    package func partReceived(_ part: ByteBuffer) {
         let remaining = maximumBytes - (response?.body.readableBytes ?? 0)
         response?.body.writeImmutableBuffer(
             part.getSlice(at: part.readerIndex, length: min(remaining, part.readableBytes)) ?? part)
@@ -82,18 +85,18 @@ package final class HTTPFetch: HTTPClientReceiver {
         end(.success(response))
     }
 
-    package func receivedEnd(_ trailers: HTTPHeaders?) {
-        // The connection carries other requests from now on.
+    package func endReceived(_ trailers: HTTPHeaders?) {
+        // The connection may carry other requests from now on.
         connection = nil
         if let response { end(.success(response)) }
     }
 
-    package func failed(_ error: any Error) {
+    package func requestFailed(_ error: any Error) {
         connection = nil
         end(.failure(.interrupted((error as? HTTPClientConnection.Interruption)?.cause ?? error)))
     }
 
-    package func readComplete() {}
+    package func readCompleted() {}
 
     package func writabilityChanged(_ isWritable: Bool) {}
 }
@@ -130,25 +133,26 @@ extension HTTPFetch {
 
     private static func response(
         to request: HTTPRequestHead, with body: ByteBuffer?, maximumBytes: Int, within timeout: TimeAmount,
-        on eventLoop: any EventLoop, from pool: @escaping @Sendable () -> (HTTPConnectionPool, () -> Void)
+        on eventLoop: any EventLoop,
+        from makePool: @escaping @Sendable () -> (pool: HTTPConnectionPool, close: () -> Void)
     ) async throws -> Response {
         let progress = NIOLoopBoundBox.makeBoxSendingValue(Progress(), eventLoop: eventLoop)
         return try await withTaskCancellationHandler {
             try await eventLoop.flatSubmit {
-                let answered = eventLoop.makePromise(of: Response.self)
+                let response = eventLoop.makePromise(of: Response.self)
                 guard !progress.value.isCancelled else {
-                    answered.fail(Failure.cancelled)
-                    return answered.futureResult
+                    response.fail(Failure.cancelled)
+                    return response.futureResult
                 }
-                let (pool, end) = pool()
+                let (pool, closePool) = makePool()
                 let fetch = HTTPFetch(request, with: body, from: pool, maximumBytes: maximumBytes) { result in
                     progress.value.fetch = nil
-                    end()
-                    answered.completeWith(result.mapError { $0 as any Error })
+                    closePool()
+                    response.completeWith(result.mapError { $0 as any Error })
                 }
                 progress.value.fetch = fetch
                 fetch.begin(deadline: eventLoop.now + timeout)
-                return answered.futureResult
+                return response.futureResult
             }.get()
         } onCancel: {
             eventLoop.execute {

@@ -10,8 +10,8 @@ extension HTTPHeaders {
             && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
     }
 
-    /// The first transfer coding that is not supported; `nil` if there is none. NIO's decoders would silently drop
-    /// it (RFC 9112, section 6.1). `identity`, which some servers still send, is ignored.
+    /// The first transfer coding that is not supported, which NIO's decoders would silently drop (RFC 9112, section
+    /// 6.1); `nil` if all are supported. `identity`, which some servers still send, is ignored.
     package var unsupportedTransferCoding: String? {
         guard contains(name: "Transfer-Encoding") else { return nil }
         let codings = self[canonicalForm: "Transfer-Encoding"]
@@ -23,7 +23,7 @@ extension HTTPHeaders {
         return nil
     }
 
-    /// How long the server keeps an unused connection, from `Keep-Alive`; `nil` if the field has no valid
+    /// The time for which the server keeps an unused connection, from `Keep-Alive`; `nil` if the field has no valid
     /// timeout.
     package var keepAliveTimeout: TimeAmount? {
         guard contains(name: "Keep-Alive") else { return nil }

@@ -11,7 +11,8 @@ package struct HTTPOrigin: Sendable {
     /// Whether HTTP/2 is offered over TLS, or known to be spoken over plaintext.
     package let speaksHTTP2: Bool
 
-    /// - Parameter tls: a context of `clientTLS` with the same `speaksHTTP2`.
+    /// Creates an origin.
+    /// - Parameter tls: a context that `clientTLS` returned for the same `speaksHTTP2`; `nil` for plaintext.
     package init(host: String, port: Int, tls: NIOSSLContext?, speaksHTTP2: Bool = false) {
         self.host = host
         self.port = port
@@ -22,7 +23,8 @@ package struct HTTPOrigin: Sendable {
     /// The value of the `Host` field.
     package var authority: String { Self.authority(host: host, port: port, isTLS: tls != nil) }
 
-    /// - Parameter host: an IPv6 address without brackets.
+    /// Returns the host, and the port unless it is the scheme's standard port.
+    /// - Parameter host: a name or an address; an IPv6 address has no brackets.
     package static func authority(host: String, port: Int, isTLS: Bool) -> String {
         let host = host.contains(":") ? "[\(host)]" : host
         return port == standardPort(isTLS: isTLS) ? host : "\(host):\(port)"
@@ -30,7 +32,8 @@ package struct HTTPOrigin: Sendable {
 
     package static func standardPort(isTLS: Bool) -> Int { isTLS ? 443 : 80 }
 
-    /// Returns a client's TLS settings: TLS 1.2 or later, and a certificate that is trusted for the server's name.
+    /// Returns a client's TLS settings: TLS 1.2 or later, with a check that the server's certificate is trusted and
+    /// names the server.
     /// - Parameter certificateAuthority: a PEM file of trusted certificates; `nil` for those that the system trusts.
     /// - Throws: `NIOSSLError` if the file cannot be used.
     package static func clientTLS(certificateAuthority: String?, speaksHTTP2: Bool = false) throws -> NIOSSLContext {

@@ -15,6 +15,7 @@ package enum HTTPProtocol {
     /// streams of a connection must not wait for each other.
     private static let window = 64 * 1024
 
+    /// Returns the configuration of an HTTP/2 connection.
     /// - Parameter settings: the settings to send to the peer in addition to the windows.
     package static func connection(_ settings: HTTP2Settings) -> NIOHTTP2Handler.ConnectionConfiguration {
         var configuration = NIOHTTP2Handler.ConnectionConfiguration()
@@ -28,8 +29,9 @@ package enum HTTPProtocol {
         return configuration
     }
 
-    /// - Parameter maximumResets: the maximum number of resets within ten seconds. An attacker opens streams only to
-    ///   reset them.
+    /// Returns the configuration of a connection's streams.
+    /// - Parameter maximumResets: the maximum number of resets within ten seconds, which limits attackers that open
+    ///   streams only to reset them.
     package static func streams(maximumResets: Int) -> NIOHTTP2Handler.StreamConfiguration {
         var configuration = NIOHTTP2Handler.StreamConfiguration()
         configuration.targetWindowSize = window

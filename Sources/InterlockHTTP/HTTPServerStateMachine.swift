@@ -3,7 +3,7 @@
 /// pure: it takes events and returns actions, which the channel handler executes.
 ///
 /// Every request that begins ends exactly once: when it is answered and read to its end, or when its connection closes
-/// or is handed over. Parts are delivered in the order in which they arrived, and none after the connection closes.
+/// or is handed over. Parts are delivered in the order of their arrival, until the connection closes.
 package struct HTTPServerStateMachine: Sendable {
     package typealias Carrier = HTTPClientStateMachine.Carrier
 
@@ -25,20 +25,20 @@ package struct HTTPServerStateMachine: Sendable {
         case otherProtocol
     }
 
-    /// The recipient of a request's body.
+    /// The recipient of the rest of a request.
     package enum Receiver: Sendable {
         /// Chosen when the first part after the head arrives.
         case undecided
         case collector
         case relay
-        /// No receiver: the rest is dropped.
+        /// The rest of the request is dropped.
         case nobody
     }
 
-    /// Whether the receiver of a body takes more of it.
+    /// Whether the receiver of a body accepts more of it now.
     package enum Demand: Sendable { case wanted, held }
 
-    /// The cause of an error: `malformed` if the client violated the protocol, so that the bytes that follow cannot be
+    /// The cause of an error: `malformed` if the client violated the protocol, so that the rest of its bytes cannot be
     /// read.
     package enum Cause: Sendable { case malformed, disconnection }
 
@@ -56,7 +56,7 @@ package struct HTTPServerStateMachine: Sendable {
     }
 
     package enum PartAction: Equatable, Sendable {
-        /// Call `begin`, and admit or refuse the request.
+        /// Call `begin`, then admit or refuse the request.
         case begin
         /// Choose a receiver, and pass the part again.
         case choose
@@ -84,11 +84,11 @@ package struct HTTPServerStateMachine: Sendable {
         case finish
         case close
         case closeOutput
-        /// Stop the client's upload on a stream that has its response (RFC 9113, section 8.1).
+        /// Reset the stream, to stop the client's upload: the response is complete (RFC 9113, section 8.1).
         case reset
-        /// Treat the error as the client's departure, and close the channel.
+        /// Treat the error as the departure of the client, and close the channel.
         case leave
-        /// Report to the reply that the client has left.
+        /// Report to the responder that the client has left.
         case reportDeparture
         /// Report writability to the relay.
         case reportWritability
@@ -106,17 +106,17 @@ package struct HTTPServerStateMachine: Sendable {
         /// No request is in progress.
         case idle
         case exchanging(Exchange)
-        /// The connection closes: no further request is answered, and what still arrives is dropped.
+        /// The connection is closing. Everything that still arrives is dropped.
         case closing(Output, Remainder)
         /// The client's bytes belong to another handler.
         case handedOver
         case closed
     }
 
-    /// A request and its response, until both are over.
+    /// A request and its response, until both are complete.
     private struct Exchange {
         enum Response { case awaited, begun, complete }
-        /// `departed` if the client has left, or its key was removed: the rest of the request is not awaited.
+        /// Whether the rest of the request is awaited: not if the client has left, or its key was removed.
         enum Client { case present, departed }
 
         var nextUse: NextUse
@@ -126,7 +126,7 @@ package struct HTTPServerStateMachine: Sendable {
         var response = Response.awaited
         var client = Client.present
 
-        /// The remainder to wait for before the connection closes.
+        /// The part of the request that must be read before the connection closes.
         var awaitedRemainder: Remainder { remainder == .coming && client == .departed ? .read : remainder }
 
         mutating func ruleOutReuse() { if nextUse != .otherProtocol { nextUse = .last } }
@@ -134,21 +134,24 @@ package struct HTTPServerStateMachine: Sendable {
         mutating func requestEnded() { remainder = nextUse == .otherProtocol ? .undecodable : .read }
     }
 
-    /// The remainder of a request: `undecodable` once it is read, if the decoder would hold back the bytes that follow.
+    /// The state of a request's remainder. It is `undecodable`, instead of `read`, if the decoder holds back the bytes
+    /// after the request.
     private enum Remainder { case coming, read, undecodable }
-    /// The output before the end of the connection: `flushed` once the network has it.
+    /// The state of the output before the connection's end: `flushed` once it was passed to the network.
     private enum Output { case pending, flushed }
-    /// The processing of waiting parts. The `first` request of a slice is processed even if the tick's budget is spent,
+    /// How waiting parts are processed. In `first`, the next request is processed even if the slice has no time left,
     /// so that each slice makes progress.
     private enum Drain { case none, inFlight, first, sliceAwaited }
+    /// Whether the channel has requested a read that was not made yet.
     private enum Read { case none, requested }
 
-    /// The weight of waiting parts at which reading pauses.
+    /// The total weight of waiting parts at which reading pauses.
     private static let maximumWaiting = 64 * 1024
 
     package let carrier: Carrier
     private var state = State.idle
     private var drain = Drain.none
+    /// The total weight of the waiting parts.
     private var waitingWeight = 0
     private var read = Read.none
     package private(set) var unwanted: UnwantedBody
@@ -168,9 +171,9 @@ package struct HTTPServerStateMachine: Sendable {
 // MARK: - Parts
 
 extension HTTPServerStateMachine {
-    /// Call when a part was decoded.
+    /// Decides whether a decoded part is processed now, or waits.
     /// - Parameter mayBegin: whether the current slice has time for a request.
-    package mutating func arrived(
+    package mutating func partReceived(
         _ part: Part, isWritable: @autoclosure () -> Bool, mayBegin: @autoclosure () -> Bool
     ) -> WaitingAction {
         let isFirst = waitingWeight == 0 && drain == .none
@@ -213,20 +216,22 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Drops part of a body. An endless body ends the connection or its stream, once the client has had time to read
-    /// the response.
-    package mutating func drop(_ count: Int) -> Action {
-        guard unwanted.drop(count) else { return .none }
+    /// Counts `byteCount` dropped bytes of a body. A body over the limit ends its connection or stream, once the client
+    /// has had time to read the response.
+    package mutating func drop(_ byteCount: Int) -> Action {
+        guard unwanted.drop(byteCount) else { return .none }
         guard carrier == .connection else { return unwanted.mayBeStopped ? .reset : .none }
         updateExchange { $0.ruleOutReuse() }
         return advance()
     }
 
+    /// Whether the waiting parts are processed in a later slice.
     package var isSliceAwaited: Bool { drain == .sliceAwaited }
 
     /// Starts the awaited slice. The caller calls `nextWaiting` until it returns `wait`.
     package mutating func sliceStarted() { drain = .first }
 
+    /// Begins to process the waiting parts.
     /// - Returns: `proceed` if the caller must call `nextWaiting`; `refuse` if the parts are already being processed,
     ///   or wait for a slice.
     package mutating func beginDraining() -> StepAction {
@@ -256,13 +261,15 @@ extension HTTPServerStateMachine {
         return .take
     }
 
+    /// Records that the channel requests a read.
     package mutating func readRequested() { read = .requested }
 
-    /// - Returns: `proceed` if the requested read may be made now.
+    /// Takes the requested read, if it may be made now.
+    /// - Returns: `proceed` if the caller must read.
     package mutating func takeRead(isWritable: @autoclosure () -> Bool) -> StepAction {
         guard read == .requested, waitingWeight < Self.maximumWaiting, !unwanted.isOverLimit else { return .refuse }
         switch state {
-        // Unread responses must not pile up.
+        // More requests would add to the responses that the client has not read.
         case .idle: guard isWritable() else { return .refuse }
         case .exchanging(let exchange):
             guard exchange.demand == .wanted, exchange.remainder != .undecodable else { return .refuse }
@@ -294,18 +301,23 @@ extension HTTPServerStateMachine {
         updateExchange { ($0.receiver, $0.demand) = (receiver, demand) }
     }
 
-    package mutating func demand(_ demand: Demand) { updateExchange { $0.demand = demand } }
+    /// Sets whether the receiver accepts more of the body now.
+    package mutating func setDemand(_ demand: Demand) { updateExchange { $0.demand = demand } }
 
-    /// Records that the client was asked for the body, or that the request has no body.
-    package mutating func continued() { updateExchange { if $0.nextUse == .afterContinue { $0.nextUse = .another } } }
+    /// Records that the client sends no body, or sends it because it was asked to continue. The connection can then be
+    /// reused.
+    package mutating func continueResolved() {
+        updateExchange { if $0.nextUse == .afterContinue { $0.nextUse = .another } }
+    }
 
-    /// - Returns: the connection's use after this request, as the response announces it.
+    /// Records that the response begins.
+    /// - Returns: the connection's use after this request, which the response announces.
     package mutating func responseBegins() -> NextUse {
         updateExchange { $0.response = .begun }
         return if case .exchanging(let exchange) = state { exchange.nextUse } else { .last }
     }
 
-    /// Whether `responseWritten` follows a response that completes now.
+    /// Whether the caller must report `responseWritten` if the response completes now.
     package var needsResponseWritten: Bool {
         switch state {
         case .exchanging(let exchange): carrier == .stream && exchange.remainder == .coming
@@ -332,8 +344,8 @@ extension HTTPServerStateMachine {
             state = .idle
             return .awaitRequest
         }
-        // A stream ends by itself once both sides have ended; until its response is written, the client's end may be on
-        // its way.
+        // A stream closes on its own once both sides have ended it. The client's end may arrive until the response is
+        // written.
         guard carrier == .stream || exchange.receiver != .nobody else { return .none }
         setReceiver(.nobody)
         return .dropRemainder
@@ -363,7 +375,7 @@ extension HTTPServerStateMachine {
         return .finish
     }
 
-    /// Records that all output before the end is written. The rest of the last request may still arrive for a while.
+    /// Records that all output was passed to the network. The rest of the last request may still arrive for a while.
     package mutating func outputFlushed() -> Action {
         guard case .closing(_, let remainder) = state else { return .none }
         guard remainder == .coming else { return close() }
@@ -372,13 +384,14 @@ extension HTTPServerStateMachine {
         return carrier == .connection ? .closeOutput : .none
     }
 
+    /// Records the end of the last request while the connection is closing.
     private mutating func requestEnded(_ remainder: Remainder, _ output: Output) -> Action {
         guard output == .pending else { return close() }
         if remainder == .coming { state = .closing(output, .read) }
         return .none
     }
 
-    /// Enters the closed state, because the channel closes or has ended.
+    /// Enters the closed state: the channel is closing, or has closed.
     @discardableResult
     package mutating func close() -> Action {
         state = .closed
@@ -395,7 +408,7 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Call when the client's input has ended.
+    /// Handles the end of the client's input.
     package mutating func clientLeft() -> Action {
         updateExchange { $0.client = .departed }
         if case .closing(let output, let remainder) = state { return requestEnded(remainder, output) }
@@ -413,9 +426,10 @@ extension HTTPServerStateMachine {
         }
     }
 
-    package mutating func failed(_ cause: Cause) -> Action {
+    /// Handles an error of the channel or of the decoder.
+    package mutating func errorCaught(_ cause: Cause) -> Action {
         switch (state, cause) {
-        // Only if no request waits until the client reads: such requests would have to be answered first.
+        // Earlier requests that wait until the client reads would have to be answered first.
         case (.idle, .malformed) where waitingWeight == 0:
             state = .exchanging(Exchange(nextUse: .last, receiver: .nobody))
             return .refuse
@@ -433,21 +447,21 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Call when a deadline has expired.
-    package mutating func timedOut() -> Action {
+    /// Handles the expiry of the connection's deadline.
+    package mutating func deadlineReached() -> Action {
         guard case .exchanging(let exchange) = state, exchange.receiver == .relay, exchange.response != .complete else {
             return close()
         }
         return .reportTimer
     }
 
-    /// Call when the sidecar shuts down. Takes no further request. A client that does not read cannot delay this.
+    /// Prepares the sidecar's shutdown: accepts no further request. A client that does not read cannot delay it.
     package mutating func shutDown(isWritable: @autoclosure () -> Bool) -> Action {
         updateExchange { $0.ruleOutReuse() }
         switch state {
         case .idle: return finish()
         case .exchanging(let exchange) where exchange.receiver == .relay: return .none
-        // All requests are answered, and the output gets a short deadline.
+        // All requests are answered, so the output gets a short deadline.
         case .closing(.pending, .read): return .linger
         case .exchanging, .closing: return isWritable() ? .none : .linger
         case .handedOver: return close()
@@ -455,18 +469,19 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Call when the API key of the last accepted request was removed.
-    package mutating func callerRemoved() -> Action {
+    /// Ends the requests of a caller whose API key was removed.
+    package mutating func keyRevoked() -> Action {
         if case .handedOver = state { return close() }
         if carrier == .connection, let action = finishUnlessResponding() { return action }
         guard case .exchanging(let exchange) = state, exchange.response != .complete else { return .none }
         updateExchange { $0.client = .departed }
-        // Event streams end by themselves. A client that does not read them gets a short deadline.
+        // Event streams watch their caller's key, and end without help. A client that does not read gets a short
+        // deadline.
         return exchange.response == .awaited || exchange.receiver == .relay ? .abortRequest : .linger
     }
 }
 
 extension HTTPServerStateMachine.Part {
-    /// The part's contribution to the bytes that may wait.
+    /// The part's contribution to the weight of the waiting parts: roughly its bytes.
     fileprivate var weight: Int { if case .body(let count) = self { max(1, count) } else { 256 } }
 }

@@ -1,10 +1,10 @@
 internal import DequeModule
 package import NIOCore
 
-/// A connection that makes large reads, and waits for its turn to do so.
+/// A connection that makes large reads, and waits for a turn before each.
 protocol LargeReader: AnyObject {
-    /// Uses the turn.
-    /// - Returns: whether a read was made, after which `ended` must follow.
+    /// Reads in the turn that has come, if the read is still needed.
+    /// - Returns: whether a read was made, after which `endTurn` must follow.
     func readInTurn() -> Bool
 }
 
@@ -12,21 +12,23 @@ protocol LargeReader: AnyObject {
 /// all of them. Waiting readers are served in order. Confined to the event loop.
 package final class LargeReadLimiter {
     /// The size of a read, in bytes, from which the connection's next read is expected to be large.
-    static let size = 1 << 14
+    static let minimumSize = 1 << 14
     /// The maximum number of concurrent turns.
     private static let maximumTurns = 4
-    /// How long a slow server's turn may delay others.
+    /// The time after which slow servers' turns no longer delay other readers.
     private static let slowTurnTimeout = TimeAmount.microseconds(250)
 
     private let eventLoop: any EventLoop
     private var waiting: Deque<any LargeReader> = []
-    private var inFlight = 0
+    /// The number of turns in progress. While readers wait, `scheduleCheck` resets it to end slow turns.
+    private var turnCount = 0
     private var isCheckScheduled = false
 
     package init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
     }
 
+    /// Calls the reader's `readInTurn` when its turn comes, possibly before this method returns.
     func requestTurn(_ reader: any LargeReader) {
         waiting.append(reader)
         admit()
@@ -34,16 +36,16 @@ package final class LargeReadLimiter {
     }
 
     /// Ends a turn.
-    func ended() {
+    func endTurn() {
         // A turn that took too long is no longer counted.
-        inFlight = max(0, inFlight - 1)
+        turnCount = max(0, turnCount - 1)
         admit()
     }
 
     private func admit() {
-        while inFlight < Self.maximumTurns, let next = waiting.popFirst() {
-            inFlight += 1
-            if !next.readInTurn() { inFlight -= 1 }
+        while turnCount < Self.maximumTurns, let next = waiting.popFirst() {
+            turnCount += 1
+            if !next.readInTurn() { turnCount -= 1 }
         }
     }
 
@@ -52,7 +54,7 @@ package final class LargeReadLimiter {
         isCheckScheduled = true
         eventLoop.assumeIsolated().scheduleTask(in: Self.slowTurnTimeout) { [self] in
             isCheckScheduled = false
-            inFlight = 0
+            turnCount = 0
             admit()
             scheduleCheck()
         }

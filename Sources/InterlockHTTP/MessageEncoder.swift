@@ -11,7 +11,7 @@ struct MessageEncoder {
     /// it.
     private static let maximumBuffered = 16_384
     /// The space for a head and a small body after it, in bytes.
-    private static let space = 2048
+    private static let headSpace = 2048
 
     private var isChunked = false
     private var encoded = ByteBuffer()
@@ -56,23 +56,24 @@ struct MessageEncoder {
         }
     }
 
-    /// - Parameter write: runs again with more space if the text did not fit.
+    /// Appends a head or trailers, and restores the bytes that `OpaqueText` escaped.
+    /// - Parameter write: writes the text; runs again with more space if the text did not fit.
     private mutating func appendText(_ write: (inout TextWriter) -> Void) {
         let start = encoded.writerIndex
-        var needed = Self.space
-        var written = 0
+        var neededLength = Self.headSpace
+        var writtenLength = 0
         repeat {
-            encoded.writeWithUnsafeMutableBytes(minimumWritableBytes: needed) { space in
+            encoded.writeWithUnsafeMutableBytes(minimumWritableBytes: neededLength) { space in
                 var writer = TextWriter(space)
                 write(&writer)
-                needed = writer.length
-                written = needed <= space.count ? needed : 0
-                return written
+                neededLength = writer.length
+                writtenLength = neededLength <= space.count ? neededLength : 0
+                return writtenLength
             }
-        } while written < needed
-        guard let text = encoded.viewBytes(at: start, length: written), text.withUnsafeBytes(OpaqueText.hasHighBits) else {
-            return
-        }
+        } while writtenLength < neededLength
+        guard let text = encoded.viewBytes(at: start, length: writtenLength),
+            text.withUnsafeBytes(OpaqueText.hasHighBits)
+        else { return }
         encoded.moveWriterIndex(to: start)
         encoded.writeBytes(OpaqueText.bytes(of: text))
     }
@@ -92,10 +93,12 @@ struct MessageEncoder {
         return true
     }
 
+    /// Appends the line end after a chunk.
     mutating func appendEndOfPart() {
         if isChunked { encoded.writeStaticString("\r\n") }
     }
 
+    /// Appends the last chunk and the trailers.
     mutating func appendEnd(_ trailers: HTTPHeaders?) {
         guard isChunked else { return }
         encoded.writeStaticString("0\r\n")
@@ -106,8 +109,8 @@ struct MessageEncoder {
 
 /// The body framing, derived from a head's fields.
 private struct Framing {
-    /// Whether a message has a body.
-    enum Body {
+    /// Whether a message's fields must frame a body.
+    enum BodyRule {
         case never, always
         /// A body only if the fields declare one.
         case declared
@@ -132,7 +135,7 @@ private struct Framing {
     /// Creates the framing of trailers, which adds and drops no fields.
     init() {}
 
-    init(_ fields: HTTPHeaders, _ version: HTTPVersion, _ body: Body) {
+    init(_ fields: HTTPHeaders, _ version: HTTPVersion, _ body: BodyRule) {
         let hasLength = body != .never && fields.contains(name: Self.length)
         dropsLength = body == .never
         dropsCoding = body == .never || hasLength || body == .always && version.hasChunks

@@ -7,9 +7,9 @@ internal import NIOHTTP1
 /// byte that is not part of a valid sequence becomes one of 128 private-use characters, U+10FF80 to U+10FFFF. Valid
 /// text is unchanged.
 package enum OpaqueText {
-    /// The code point to which a byte is added to get the character that represents it.
+    /// The code point whose sum with a byte is the character that represents the byte.
     private static let base: UInt32 = 0x10FF00
-    /// The lowest first byte, in UTF-8, of these characters and of U+FFFD, with which Swift replaces invalid bytes.
+    /// The lowest first UTF-8 byte among these characters and U+FFFD, with which Swift replaces invalid bytes.
     private static let firstSuspect: UInt8 = 0xEF
 
     /// Returns the text that represents these bytes.
@@ -18,6 +18,7 @@ package enum OpaqueText {
         var parser = Unicode.UTF8.ForwardParser()
         var iterator = bytes.makeIterator()
         var position = bytes.startIndex
+        /// Appends the next `count` bytes, each as the character that represents it.
         func escape(_ count: Int) {
             let end = bytes.index(position, offsetBy: count)
             for byte in bytes[position..<end] {
@@ -76,19 +77,20 @@ package enum OpaqueText {
         mayContainEscapes(text) && text.unicodeScalars.contains { $0.value >= base + 0x80 }
     }
 
-    /// Returns the bytes that a text of `text(of:)` represents.
+    /// Returns the bytes that a result of `text(of:)` represents.
+    /// - Parameter text: the UTF-8 bytes of the text.
     package static func bytes(of text: some Collection<UInt8>) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count)
-        var rest = text[...]
-        while let byte = rest.popFirst() {
-            if byte == 0xF4, let second = rest.first, second == 0x8F {
-                let escape = rest.prefix(3)
+        var remaining = text[...]
+        while let byte = remaining.popFirst() {
+            if byte == 0xF4, let second = remaining.first, second == 0x8F {
+                let escape = remaining.prefix(3)
                 if escape.count == 3, let third = escape.dropFirst().first, third == 0xBE || third == 0xBF,
                     let fourth = escape.dropFirst(2).first
                 {
                     bytes.append(0x80 | (third & 1) << 6 | fourth & 0x3F)
-                    rest = rest.dropFirst(3)
+                    remaining = remaining.dropFirst(3)
                     continue
                 }
             }
@@ -97,8 +99,8 @@ package enum OpaqueText {
         return bytes
     }
 
-    /// Returns the text with Latin-1 characters instead of those that represent bytes: the best approximation where
-    /// only text can be sent.
+    /// Replaces the characters that represent bytes with the Latin-1 characters of those bytes: the best approximation
+    /// where only text can be sent.
     package static func readable(_ text: String) -> String {
         var readable = ""
         for scalar in text.unicodeScalars {
@@ -108,7 +110,7 @@ package enum OpaqueText {
         return readable
     }
 
-    /// Returns the fields with readable values.
+    /// Returns the fields with `readable` values.
     static func readable(_ fields: HTTPHeaders) -> HTTPHeaders {
         guard fields.contains(where: { isEscaped($0.value) }) else { return fields }
         return HTTPHeaders(fields.map { ($0.name, readable($0.value)) })
@@ -132,7 +134,7 @@ package enum OpaqueText {
     static func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
 }
 
-/// The received bytes of a message's head or trailers, to restore values that the decoder has repaired. Pure.
+/// The received bytes of a message's head or trailers, from which values that the decoder repaired are restored. Pure.
 struct RawFields {
     /// The maximum number of buffered bytes of a head that arrives in pieces.
     private static let maximumLength = 512 * 1024

@@ -1,16 +1,17 @@
 internal import NIOCore
 
-/// Holds back from the decoder the bytes after a response that switches protocols: NIO's decoder would lose them if the
-/// connection ended right then.
+/// Holds back the bytes after a response that switches protocols: NIO's decoder would lose them if the connection ended
+/// before the protocol's handler is installed.
 final class ProtocolChangeGate: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
 
     private enum State {
-        /// The response's head is awaited.
+        /// The head of the response has not arrived.
         case closed
-        /// The head has arrived, and switches protocols.
+        /// The response switches protocols, so all bytes after its head are held back.
         case holding
+        /// All bytes are passed on.
         case open
     }
 

@@ -38,8 +38,8 @@ package struct ResponseReads: Sendable {
 
     package init() {}
 
-    /// Call when the channel requests a read.
-    package mutating func requested() -> Action {
+    /// Handles a read request of the channel.
+    package mutating func readRequested() -> Action {
         switch hold {
         case .released: return read()
         case .held, .heldWithRead:
@@ -48,12 +48,12 @@ package struct ResponseReads: Sendable {
         }
     }
 
-    /// Records that the receiver pauses reading.
+    /// Holds back reads until `receiverResumes`.
     package mutating func receiverHolds() {
         if hold == .released { hold = .held }
     }
 
-    /// Records that the receiver resumes reading.
+    /// Permits reads again, and makes the read that was held back.
     package mutating func receiverResumes() -> Action {
         let previous = hold
         hold = .released
@@ -68,13 +68,13 @@ package struct ResponseReads: Sendable {
             return .requestTurn
         case .awaited: return .none
         case .taken:
-            // Over TLS, a read may deliver nothing, and then no completed read ends the turn.
+            // Over TLS, a read may deliver nothing. Then `readCompleted` does not end the turn.
             turn = .awaited
             return .endTurnAndRequestAnother
         }
     }
 
-    /// Call when the requested turn starts.
+    /// Uses the requested turn, which starts now.
     /// - Returns: `read`, or `none` if the turn is not used.
     package mutating func turnStarted() -> Action {
         guard turn == .awaited else { return .none }
@@ -87,8 +87,8 @@ package struct ResponseReads: Sendable {
         return .read
     }
 
-    /// Call when a read is complete or the channel has ended.
-    package mutating func completed() -> Action {
+    /// Ends the turn, because the read is complete or the channel has ended.
+    package mutating func readCompleted() -> Action {
         guard turn == .taken else { return .none }
         turn = .none
         return .endTurn
@@ -96,7 +96,7 @@ package struct ResponseReads: Sendable {
 
     /// Records that bytes of a response arrived.
     /// - Parameter isLarge: whether the next read of the response takes a turn.
-    mutating func received(isLarge: Bool) { pace = isLarge ? .inTurns : .immediate }
+    mutating func bytesReceived(isLarge: Bool) { pace = isLarge ? .inTurns : .immediate }
 
     /// Ends the response: the next read belongs to another one.
     mutating func responseEnded() { pace = .immediate }

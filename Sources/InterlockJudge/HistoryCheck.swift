@@ -2,18 +2,18 @@ package import InterlockCore
 
 /// Checks a history against all invariants as it happens.
 ///
-/// Events arrive in order of time. An inconsistent history violates the invariant `sound`: an end without a beginning,
-/// a client that sends a request before it has its last answer, an unknown service, or time that goes backward. Most
-/// such events are skipped. An event with an earlier time counts at the latest time so far, and a second request
+/// Events must arrive in order of time. A history violates the invariant `sound` if an operation or fault ends that did
+/// not begin, a client sends a request before its last one has ended, a service is unknown, or time goes backward. The
+/// check skips most such events. An event with an earlier time counts at the latest time so far, and a second request
 /// replaces the open one.
 ///
 /// Memory grows with clients, names, sidecars and services, never with operations. Equal histories give equal reports.
 package struct HistoryCheck: Sendable {
-    /// The default maximum number of violations in a report. Further ones are only counted.
-    package static let listedViolations = 100
+    /// The default maximum number of violations in a report. The check only counts the others.
+    package static let maximumListedViolations = 100
 
     private let services: [ServiceRules]
-    private let listedViolations: Int
+    private let maximumListedViolations: Int
     private var calls: [Int: Call] = [:]
     private var faults: FaultLog
     private var leases = LeaseBook()
@@ -34,23 +34,24 @@ package struct HistoryCheck: Sendable {
     private var limitsRefill: LimitRefillChecker
     private var openBreakers: BreakerChecker
     private var trials: TrialChecker
-    private var answers: AnsweredCallChecker
+    private var answeredCalls: AnsweredCallChecker
     private var recovery: RecoveryChecker
 
-    private var operations = 0
-    private var limitDecisions = 0
+    private var operationCount = 0
+    private var limitDecisionCount = 0
     private var violations: [Violation] = []
-    private var found: [Violation] = []
+    private var newViolations: [Violation] = []
     /// The end of the history; `nil` before `finish`.
     package private(set) var end: Instant?
     /// The number of violations so far.
     package private(set) var violationCount = 0
 
-    /// - Parameter listedViolations: the maximum number of violations in a report.
-    package init(rules: HistoryRules, listedViolations: Int = Self.listedViolations) {
+    /// Creates a check of a history with these rules.
+    /// - Parameter maximumListedViolations: the maximum number of violations in a report.
+    package init(rules: HistoryRules, maximumListedViolations: Int = Self.maximumListedViolations) {
         services = rules.services
         faults = FaultLog(keepsLocks: rules.keepsLocks ?? false)
-        self.listedViolations = listedViolations
+        self.maximumListedViolations = maximumListedViolations
         freeLocks = FreeLockChecker(rules: rules)
         falseRefusals = FalseRefusalChecker(rules: rules)
         fullRedis = FullRedisChecker(rules: rules)
@@ -61,25 +62,26 @@ package struct HistoryCheck: Sendable {
         limitsRefill = LimitRefillChecker(rules: rules)
         openBreakers = BreakerChecker(rules: rules)
         trials = TrialChecker(rules: rules)
-        answers = AnsweredCallChecker(rules: rules)
+        answeredCalls = AnsweredCallChecker(rules: rules)
         recovery = RecoveryChecker(rules: rules)
     }
 
     /// The results so far.
     package var report: CheckReport {
         CheckReport(
-            operations: operations, lockGrants: leases.grants, limitDecisions: limitDecisions,
-            staleWritesRefused: fencedWrites.staleWritesRefused, lostLeaseCount: keptLeases.losses,
-            lostLeases: keptLeases.reported,
+            operations: operationCount, lockGrants: leases.grantCount, limitDecisions: limitDecisionCount,
+            staleWritesRefused: fencedWrites.staleWritesRefused, lostLeaseCount: keptLeases.lossCount,
+            lostLeases: keptLeases.listedLosses,
             violations: violations, violationCount: violationCount)
     }
 
     /// The time in milliseconds from the end of a fault until every sidecar in use served again, by fault number.
-    /// Faults are missing if another fault began too soon.
-    package var recoveries: [Int: Int64] { recovery.recoveries }
+    /// A fault is missing if another one began before that.
+    package var recoveryMilliseconds: [Int: Int64] { recovery.recoveryMilliseconds }
 
-    /// The number of grants that could not be assigned to a fixed window. Only the bounds over longer times cover them.
-    package var undecidedGrants: Int { limits.undecided }
+    /// The number of granted calls that could not be assigned to a fixed window. Only the bounds for longer periods
+    /// cover them.
+    package var undecidedGrantCount: Int { limits.undecidedGrantCount }
 
     /// Checks the next event.
     package mutating func observe(_ event: HistoryEvent) {
@@ -90,62 +92,68 @@ package struct HistoryCheck: Sendable {
         }
         switch event.kind {
         case .invoked(let client, let sidecar, let operation):
-            invoked(client, sidecar, operation)
+            operationInvoked(client, sidecar, operation)
         case .ended(let client, let ending):
-            ended(client, ending)
+            operationEnded(client, ending)
         case .wrote(let client, let lock, let lease, _, let isAccepted):
             dispatch(HistoryStep(at: now, kind: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
-        case .linked(let client, let lock, let lease, let ttl, let change):
-            let leaseChange = change == .left ? leases.left(lease, by: client) : nil
+        case .linked(let client, let lock, let lease, let ttlMilliseconds, let change):
+            let leaseChange = change == .left ? leases.linkClosed(of: lease, by: client) : nil
             let sidecar = leases.lease(lease, of: client)?.sidecar
             dispatch(
-                HistoryStep(at: now, kind: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, leaseChange)))
+                HistoryStep(
+                    at: now,
+                    kind: .linked(
+                        lock: lock, lease: lease, ttlMilliseconds: ttlMilliseconds, change, sidecar: sidecar,
+                        leaseChange)))
         case .forced(let service, let state, let until):
             guard validateService(service, for: "a breaker") else { return }
             dispatch(HistoryStep(at: now, kind: .forced(service: service, state: state, until: until)))
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
             guard validateService(service, for: "a breaker") else { return }
-            let seen = HistoryStep.Kind.breakerSeen(
+            let kind = HistoryStep.Kind.breakerSeen(
                 sidecar: sidecar, service: service, state: state, generation: generation, until: until)
-            dispatch(HistoryStep(at: now, kind: seen))
+            dispatch(HistoryStep(at: now, kind: kind))
         case .faultBegan(let fault, let kind, let sidecar):
-            guard faults.began(fault, kind, sidecar: sidecar, at: now) else {
+            guard faults.faultBegan(fault, kind, sidecar: sidecar, at: now) else {
                 return reportInconsistency("fault \(fault) began twice")
             }
             dispatch(HistoryStep(at: now, kind: .faultBegan(fault: fault, kind, sidecar: sidecar)))
         case .faultEnded(let fault):
-            guard let ended = faults.ended(fault, at: now) else {
+            guard let endedFault = faults.faultEnded(fault, at: now) else {
                 return reportInconsistency("fault \(fault) ended without having begun")
             }
-            dispatch(HistoryStep(at: now, kind: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
+            dispatch(
+                HistoryStep(at: now, kind: .faultEnded(fault: fault, endedFault.kind, sidecar: endedFault.sidecar)))
         }
         collectFindings()
     }
 
-    /// Ends the history at `end` and judges operations without an end. No event may follow.
+    /// Ends the history at `end` and judges the operations that have not ended. No event may follow.
     package mutating func finish(at end: Instant) {
         now = max(now, end)
         self.end = now
-        let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
-        dispatch(HistoryStep(at: now, kind: .finished(open: open)))
+        let openCalls = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
+        dispatch(HistoryStep(at: now, kind: .finished(open: openCalls)))
         collectFindings()
     }
 
-    private mutating func invoked(_ client: Int, _ sidecar: Int, _ operation: Operation) {
+    private mutating func operationInvoked(_ client: Int, _ sidecar: Int, _ operation: Operation) {
         if let service = operation.service, !validateService(service, for: operation.kind.rawValue) { return }
         let call = Call(
-            client: client, sidecar: sidecar, operation: operation, invoked: now, grantsBefore: leases.grants)
-        if let open = calls.updateValue(call, forKey: client) {
+            client: client, sidecar: sidecar, operation: operation, invoked: now,
+            earlierGrantCount: leases.grantCount)
+        if let openCall = calls.updateValue(call, forKey: client) {
             reportInconsistency(
                 """
-                client \(client) requested \(operation.kind.rawValue) before its \(open.operation.kind.rawValue) of \
-                \(open.invoked.inMilliseconds) ms ended
+                client \(client) requested \(operation.kind.rawValue) before its \(openCall.operation.kind.rawValue) \
+                of \(openCall.invoked.inMilliseconds) ms ended
                 """)
         }
-        dispatch(HistoryStep(at: now, kind: .invoked(call, leases.invoked(call))))
+        dispatch(HistoryStep(at: now, kind: .invoked(call, leases.callInvoked(call))))
     }
 
-    private mutating func ended(_ client: Int, _ ending: OperationEnding) {
+    private mutating func operationEnded(_ client: Int, _ ending: OperationEnding) {
         guard let call = calls.removeValue(forKey: client) else {
             return reportInconsistency("an operation of client \(client) ended without having begun")
         }
@@ -153,38 +161,38 @@ package struct HistoryCheck: Sendable {
             return reportInconsistency(
                 "\(call.operation.kind.rawValue) of client \(client) ended with the result of another kind of operation")
         }
-        operations += 1
+        operationCount += 1
         switch ending {
-        case .done(.taken), .refused(.limited): limitDecisions += 1
+        case .done(.taken), .refused(.limited): limitDecisionCount += 1
         case .done(.permitted), .done(.passed):
-            if let service = call.operation.service, !services[service].limits.isEmpty { limitDecisions += 1 }
+            if let service = call.operation.service, !services[service].limits.isEmpty { limitDecisionCount += 1 }
         default: break
         }
-        let change = leases.ended(call, ending, at: now, faults: faults)
+        let change = leases.callEnded(call, ending, at: now, faults: faults)
         dispatch(HistoryStep(at: now, kind: .ended(call, ending, change)))
     }
 
     private mutating func dispatch(_ step: HistoryStep) {
-        risingFences.observe(step, faults: faults, into: &found)
-        exclusion.observe(step, faults: faults, into: &found)
-        keptLeases.observe(step, faults: faults, into: &found)
-        fencedWrites.observe(step, faults: faults, into: &found)
-        freeLocks.observe(step, faults: faults, into: &found)
-        falseRefusals.observe(step, faults: faults, into: &found)
-        ghostLeases.observe(step, faults: faults, into: &found)
-        fullRedis.observe(step, faults: faults, into: &found)
-        refusals.observe(step, faults: faults, into: &found)
-        halfOpen.observe(step, faults: faults, into: &found)
-        forcedStates.observe(step, faults: faults, into: &found)
-        limits.observe(step, faults: faults, into: &found)
-        limitsRefill.observe(step, faults: faults, into: &found)
-        openBreakers.observe(step, faults: faults, into: &found)
-        trials.observe(step, faults: faults, into: &found)
-        answers.observe(step, faults: faults, into: &found)
-        recovery.observe(step, faults: faults, into: &found)
+        risingFences.observe(step, faults: faults, into: &newViolations)
+        exclusion.observe(step, faults: faults, into: &newViolations)
+        keptLeases.observe(step, faults: faults, into: &newViolations)
+        fencedWrites.observe(step, faults: faults, into: &newViolations)
+        freeLocks.observe(step, faults: faults, into: &newViolations)
+        falseRefusals.observe(step, faults: faults, into: &newViolations)
+        ghostLeases.observe(step, faults: faults, into: &newViolations)
+        fullRedis.observe(step, faults: faults, into: &newViolations)
+        refusals.observe(step, faults: faults, into: &newViolations)
+        halfOpen.observe(step, faults: faults, into: &newViolations)
+        forcedStates.observe(step, faults: faults, into: &newViolations)
+        limits.observe(step, faults: faults, into: &newViolations)
+        limitsRefill.observe(step, faults: faults, into: &newViolations)
+        openBreakers.observe(step, faults: faults, into: &newViolations)
+        trials.observe(step, faults: faults, into: &newViolations)
+        answeredCalls.observe(step, faults: faults, into: &newViolations)
+        recovery.observe(step, faults: faults, into: &newViolations)
     }
 
-    /// Returns whether the rules have this service; otherwise reports the event.
+    /// Returns whether the rules define this service. Reports the event if they do not.
     private mutating func validateService(_ service: Int, for event: String) -> Bool {
         guard !services.indices.contains(service) else { return true }
         reportInconsistency("\(event) of service \(service), which the rules do not define")
@@ -192,20 +200,20 @@ package struct HistoryCheck: Sendable {
     }
 
     private mutating func reportInconsistency(_ finding: String) {
-        found.append(Violation(.sound, at: now, finding))
+        newViolations.append(Violation(.sound, at: now, finding))
         collectFindings()
     }
 
     private mutating func collectFindings() {
-        guard !found.isEmpty else { return }
-        violationCount += found.count
-        violations += found.prefix(max(0, listedViolations - violations.count))
-        found.removeAll(keepingCapacity: true)
+        guard !newViolations.isEmpty else { return }
+        violationCount += newViolations.count
+        violations += newViolations.prefix(max(0, maximumListedViolations - violations.count))
+        newViolations.removeAll(keepingCapacity: true)
     }
 }
 
 extension OperationEnding {
-    /// Returns whether an operation of this kind can end like this.
+    /// Returns whether this is a possible ending of the operation.
     fileprivate func belongs(to operation: Operation) -> Bool {
         guard case .done(let success) = self else { return true }
         switch (success, operation) {
@@ -219,7 +227,7 @@ extension OperationEnding {
 }
 
 extension HistoryCheck {
-    /// Checks a history file by the rules in it. Gives the same report as the original run.
+    /// Checks a history file by the rules in it. The report equals that of the original run.
     /// - Throws: `HistoryFileError` if the file is damaged or cut off.
     package init(replaying path: String) throws(HistoryFileError) {
         var reader = try HistoryReader(path: path)

@@ -4,9 +4,9 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 
-/// A run of `interlock bench`: load on a fleet, injected faults, and a check of everything that clients observed.
+/// A run of `interlock bench`: load on a fleet, injected faults, and a check of all observations of the clients.
 package struct BenchRun: Sendable {
-    /// A fleet that is started for the run and stopped after it.
+    /// A fleet that the run starts, and stops at its end.
     package struct Fleet: Sendable {
         /// The path of the executable `interlock`.
         package var program: String
@@ -18,8 +18,8 @@ package struct BenchRun: Sendable {
         package var topology: FleetTopology
         /// The value of `locks.wait_replicas` for every sidecar.
         package var waitReplicas: Int
-        /// Whether every replica that may be promoted has every lock. Not guaranteed while hash slots move: a
-        /// lock that has just moved with its slot may not be on the replicas yet.
+        /// Whether every replica that may be promoted has every lock. This is not guaranteed while hash slots move,
+        /// because a lock that has just moved with its slot may not be on the replicas yet.
         var keepsLocks: Bool {
             waitReplicas > 0 && waitReplicas == topology.replicas && faults.allSatisfy { $0.target != .slots }
         }
@@ -38,18 +38,19 @@ package struct BenchRun: Sendable {
         }
     }
 
-    /// The load. If the run starts a fleet, it replaces the sidecars and services of the plan.
+    /// The load. A run that starts a fleet replaces the sidecars and services of this plan.
     package var plan: LoadPlan
     /// The fleet to start; `nil` if the plan names running sidecars.
     package var fleet: Fleet?
-    /// The path of the file that records everything that clients observed; see `HistoryWriter`.
+    /// The path of the file in which to record the observations of the clients (see `HistoryWriter`); `nil` to record
+    /// nothing.
     package var historyPath: String?
 
-    /// The TTL of leases under faults: short enough that a sidecar can be stopped for longer, and that expiring leases
-    /// do not block every client.
+    /// The TTL of leases under faults. It is short enough that a sidecar can be stopped for longer, and that expiring
+    /// leases do not block every client.
     package static let leaseUnderFaults = Duration.seconds(2)
-    /// The time after a fault by which everything must serve again. Reconnect pauses last at most one second, and
-    /// sidecars re-read Redis every five.
+    /// The time after a fault by which every sidecar must serve again. Pauses before reconnects last at most one
+    /// second, and sidecars read Redis again every five seconds.
     package static let recovery = Duration.seconds(10)
 
     package init(plan: LoadPlan, fleet: Fleet?, historyPath: String? = nil) {
@@ -58,16 +59,17 @@ package struct BenchRun: Sendable {
         self.historyPath = historyPath
     }
 
+    /// Executes the run.
     /// - Parameters:
-    ///   - report: receives progress messages for the user, one line per call.
-    ///   - progress: called once a second.
+    ///   - report: a closure that receives messages for the user, one line per call.
+    ///   - progress: a closure that receives the state of the run once a second.
     /// - Throws: `LoadError`, `FleetError` or another error that prevents the run. Violations are in the report
     ///   instead.
     package func run(
         report: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
     ) async throws -> RunReport {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
-        return try await attempt {
+        return try await withCleanup {
             try await run(on: group, report, progress)
         } finally: {
             try? await group.shutdownGracefully()
@@ -78,15 +80,15 @@ package struct BenchRun: Sendable {
         on group: MultiThreadedEventLoopGroup, _ report: @escaping @Sendable (String) -> Void,
         _ progress: @escaping @Sendable (LoadProgress) -> Void
     ) async throws -> RunReport {
-        let loop = group.next()
+        let eventLoop = group.next()
         guard let fleet else {
-            return try await drive(plan, faults: nil, on: loop, report, progress)
+            return try await drive(plan, faults: nil, on: eventLoop, report, progress)
         }
         var random = SeededRandom(seed: plan.seed)
         let isMisbehaving = plan.workload == .mixed
         let phases = FailurePhases(length: plan.duration, random: random.split())
         let upstream = try await BenchUpstream.start(on: group.next(), phases: isMisbehaving ? phases : nil, seed: random.next())
-        let services = StandardServices(upstream: upstream.url, extra: fleet.extraServices)
+        let services = StandardServices(upstream: upstream.url, extraCount: fleet.extraServices)
         let settings = FleetSettings(
             program: fleet.program, sidecars: fleet.sidecars,
             configuration: FleetConfiguration(
@@ -97,36 +99,39 @@ package struct BenchRun: Sendable {
         if isMisbehaving { plan.failurePhases = services.failurePhases(length: plan.duration, random: random.split()) }
         plan.trustsWallClock = !fleet.faults.contains(.clock)
         report("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
-        let prepared = plan
-        let report = try await SpawnedFleet.withFleet(settings, onFailure: report) { spawned in
-            var plan = prepared
+        let fleetPlan = plan
+        let runReport = try await SpawnedFleet.withFleet(settings, onFailure: report) { spawned in
+            var plan = fleetPlan
             plan.sidecars = spawned.endpoints
             plan.redisProcessID = await spawned.redisProcessID
-            let faults = FaultPlan(
+            let faultPlan = FaultPlan(
                 seed: plan.seed, kinds: fleet.faults, sidecars: fleet.sidecars, duration: plan.duration, lease: plan.ttl,
                 recovery: Self.recovery)
-            return try await drive(plan, faults: (spawned, faults), on: loop, report, progress)
+            return try await drive(plan, faults: (spawned, faultPlan), on: eventLoop, report, progress)
         }
         try? await upstream.close()
-        return report
+        return runReport
     }
 
     private func drive(
-        _ plan: LoadPlan, faults: (fleet: SpawnedFleet, plan: FaultPlan)?, on loop: any EventLoop,
+        _ plan: LoadPlan, faults: (fleet: SpawnedFleet, plan: FaultPlan)?, on eventLoop: any EventLoop,
         _ report: @escaping @Sendable (String) -> Void, _ progress: @escaping @Sendable (LoadProgress) -> Void
     ) async throws -> RunReport {
         let rules = HistoryRules(
-            services: plan.services.rules, sidecars: plan.sidecars.count, patience: plan.patience.wholeMilliseconds,
-            recovery: Self.recovery.wholeMilliseconds, keepsLocks: fleet?.keepsLocks ?? false)
+            services: plan.services.rules, sidecars: plan.sidecars.count,
+            patienceMilliseconds: plan.patience.wholeMilliseconds,
+            recoveryMilliseconds: Self.recovery.wholeMilliseconds, keepsLocks: fleet?.keepsLocks ?? false)
         let log = try historyPath.map { try HistoryLog(path: $0, rules: rules) }
-        let recorder = HistoryRecorder(eventLoop: loop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
+        let recorder = HistoryRecorder(
+            eventLoop: eventLoop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
         var lenientPlan = plan
-        // A late answer is a violation, but a missing one must not block its client forever.
+        // The check treats a late answer as a violation. The clients wait longer, so that they observe late answers,
+        // but not forever.
         lenientPlan.patience += .seconds(5)
-        let load = try LoadRun(plan: lenientPlan, eventLoop: loop, recorder: recorder)
+        let load = try LoadRun(plan: lenientPlan, eventLoop: eventLoop, recorder: recorder)
         let (starts, startContinuation) = AsyncStream.makeStream(of: Void.self)
         async let injection = injectFaults(faults, after: starts, load, recorder, report)
-        let outcome = try await attempt {
+        let outcome = try await withCleanup {
             try await load.run(progress: progress) { startContinuation.yield() }
         } finally: {
             startContinuation.finish()
@@ -136,7 +141,7 @@ package struct BenchRun: Sendable {
         try await log?.close(at: check?.end)
         return outcome.report(
             title: plan.workload.rawValue, seed: plan.seed, settings: settings(of: plan),
-            faults: faultOutcome.reports(recoveries: check?.recoveries ?? [:]),
+            faults: faultOutcome.reports(recoveryMilliseconds: check?.recoveryMilliseconds ?? [:]),
             check: (check?.report ?? CheckReport()).adding(faultOutcome.violations).counted(from: outcome.start))
     }
 
@@ -147,18 +152,18 @@ package struct BenchRun: Sendable {
         guard let faults, !faults.plan.faults.isEmpty else { return FaultInjector.Outcome() }
         let injector = FaultInjector(
             fleet: faults.fleet, plan: faults.plan, hotKeys: hotKeys, vanish: { _ = await load.vanish(count: $0) }, log: report,
-            note: { kind in
+            recordEvent: { kind in
                 await recorder.recordFromOutside(kind)
                 // A restarted Redis is a new process.
                 if case .faultEnded = kind, let process = await faults.fleet.redisProcessID {
-                    await load.follow("redis", process: process)
+                    await load.follow("redis", processID: process)
                 }
             })
         for await _ in starts { return await injector.run() }
         return FaultInjector.Outcome()
     }
 
-    /// The keys with the most load: the services and the most frequently chosen locks.
+    /// The keys with the most load: those of the services and of the hottest locks.
     private var hotKeys: [String] {
         let locks = (0..<min(plan.names, 64)).map { "\(plan.namePrefix)\($0)" }
         return StandardServices().services.map(\.rules.name) + locks
@@ -167,10 +172,10 @@ package struct BenchRun: Sendable {
     private static var machine: String {
         var name = utsname()
         guard uname(&name) == 0 else { return "unknown" }
-        func text<Field>(_ field: Field) -> String {
+        func string<Field>(_ field: Field) -> String {
             withUnsafeBytes(of: field) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
         }
-        return "\(text(name.sysname)) \(text(name.release)), \(text(name.machine)), \(System.coreCount) cores"
+        return "\(string(name.sysname)) \(string(name.release)), \(string(name.machine)), \(System.coreCount) cores"
     }
 
     private func settings(of plan: LoadPlan) -> [RunReport.Setting] {

@@ -16,7 +16,7 @@ package final class LineWriter: Sendable {
         /// Whether the last flush timed out and nothing has been written since.
         var isStuck = false
         /// Whether the last write failed, as it does after the reader of a pipe has closed it.
-        var isClosed = false
+        var lastWriteFailed = false
         var report: @Sendable (Int) -> String = { count in
             "interlock: dropped \(count) \(count == 1 ? "line" : "lines") because the output was not read"
         }
@@ -64,7 +64,7 @@ package final class LineWriter: Sendable {
         if isIdle { queue.async { self.write() } }
     }
 
-    /// Adds a line and waits until it is written, at most for `timeout`, so that it precedes the next output of another
+    /// Adds a line and waits until it is written, for at most `timeout`, so that it precedes the next output of another
     /// process or descriptor. While the descriptor is blocked, only the first call waits.
     package func add(_ line: String, waiting timeout: Duration) {
         add(line)
@@ -72,20 +72,21 @@ package final class LineWriter: Sendable {
         flush(within: timeout)
     }
 
-    /// Writes a line, and suspends the task until it is written.
-    /// - Returns: `false` if the write failed or the task was cancelled.
+    /// Adds a line, and suspends the task until everything added before has been written.
+    /// - Returns: `false` if the latest write failed or the task was cancelled. A line that the full backlog drops
+    ///   counts as written.
     package func write(_ line: String) async -> Bool {
         add(line)
         let (written, continuation) = AsyncStream<Void>.makeStream()
         queue.async { continuation.yield() }
-        for await _ in written { return !state.withLockedValue { $0.isClosed } }
+        for await _ in written { return !state.withLockedValue { $0.lastWriteFailed } }
         return false
     }
 
     /// Whether lines are waiting to be written.
     package var isBusy: Bool { state.withLockedValue { $0.isWriting } }
 
-    /// Waits until everything added so far is written, at most for `limit`. Must not be called on an event loop.
+    /// Waits until everything added so far is written, for at most `limit`. Must not be called on an event loop.
     package func flush(within limit: Duration) {
         let written = DispatchSemaphore(value: 0)
         queue.async { written.signal() }
@@ -100,7 +101,7 @@ package final class LineWriter: Sendable {
             let isWritten = Self.write(line, to: descriptor)
             let dropped = state.withLockedValue { state in
                 state.isStuck = false
-                state.isClosed = !isWritten
+                state.lastWriteFailed = !isWritten
                 return isWritten ? nil : state.onDrop
             }
             dropped?()

@@ -1,29 +1,30 @@
 internal import InterlockCore
 package import RedisClient
 
-/// A Redis Cluster: real servers in new directories, on free ports of 127.0.0.1. They end with this process.
+/// A Redis Cluster of real servers, in new directories and on free ports of 127.0.0.1. The servers end with this
+/// process.
 package actor ClusterFleet {
-    /// A server of the cluster, and its ID there.
+    /// A server of the cluster, and its node ID.
     package struct Member: Sendable {
         package let server: RedisServer
         package let id: String
     }
 
-    /// The time without an answer, in milliseconds, after which the others consider a server to be down.
-    package static let nodeTimeout = 1000
+    /// The time without a reply after which the other servers consider a server to be down.
+    package static let nodeTimeoutMilliseconds = 1000
     static let recoveryTimeout = Duration.seconds(60)
 
-    /// The initial primaries, then one replica of each per round.
+    /// The servers: first the initial primaries, then their replicas, one of each primary in turn.
     package internal(set) var members: [Member]
     /// The additional arguments of every server.
     let arguments: [String]
     /// The number of replicas of each primary.
     let replicas: Int
     var lostPrimary: (primary: Member, loss: PrimaryLoss)?
-    /// The server that joined, and its replicas.
+    /// The primary that joined, and its replicas.
     var addedShard: (primary: Member, replicas: [Member])?
-    /// The primary that left, its slots, and its replicas.
-    var removedShard: (server: RedisServer, slots: [HashSlot], replicas: [String])?
+    /// The primary that left, its former hash slots, and the node IDs of its former replicas.
+    var removedShard: (server: RedisServer, slots: [HashSlot], replicaIDs: [String])?
 
     private init(members: [Member], replicas: Int, arguments: [String]) {
         self.members = members
@@ -49,13 +50,13 @@ package actor ClusterFleet {
         }
     }
 
-    /// Starts a cluster, runs `body`, and always ends the cluster. Prints all logs if `body` throws. For the parameters
-    /// see `start`.
+    /// Starts a cluster, runs `body`, and always ends the cluster. Prints all logs if `body` throws. See `start` for
+    /// the parameters.
     package static func withFleet<Result>(
         primaries: Int = 3, replicas: Int = 0, arguments: [String] = [], _ body: (ClusterFleet) async throws -> Result
     ) async throws -> Result {
         let fleet = try await start(primaries: primaries, replicas: replicas, arguments: arguments)
-        return try await attempt {
+        return try await withCleanup {
             try await body(fleet)
         } onError: { error in
             print("The logs of a cluster whose test failed with \(error):\n\(await fleet.logs)")
@@ -64,28 +65,31 @@ package actor ClusterFleet {
         }
     }
 
+    /// Starts a server that is not yet part of the cluster.
     func addServer(_ arguments: [String]) async throws {
         let baseArguments = [
-            "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "\(Self.nodeTimeout)",
+            "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+            "--cluster-node-timeout", "\(Self.nodeTimeoutMilliseconds)",
             "--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
         ]
         let server = try await RedisServer.start(arguments: baseArguments + arguments)
         members.append(Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? ""))
     }
 
-    private func join(primaries: Int) async throws {
-        let count = HashSlot.count
+    /// Joins the servers to a cluster, and waits until it is complete.
+    private func join(primaries primaryCount: Int) async throws {
+        let slotCount = HashSlot.count
         for (index, member) in members.enumerated() {
             _ = try await requireSuccess(member, ["CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)"])
-            guard index < primaries else { continue }
-            let slots = (count * index / primaries)..<(count * (index + 1) / primaries)
+            guard index < primaryCount else { continue }
+            let slots = (slotCount * index / primaryCount)..<(slotCount * (index + 1) / primaryCount)
             _ = try await requireSuccess(member, ["CLUSTER", "ADDSLOTS"] + slots.map { "\($0)" })
         }
         for member in members.dropFirst() {
             _ = try await requireSuccess(members[0], ["CLUSTER", "MEET", "127.0.0.1", "\(member.server.port ?? 0)"])
         }
-        for (index, member) in members.enumerated().dropFirst(primaries) {
-            let primary = members[index % primaries]
+        for (index, member) in members.enumerated().dropFirst(primaryCount) {
+            let primary = members[index % primaryCount]
             try await eventually(within: Self.recoveryTimeout, "a replica knows its primary") {
                 try await member.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
             }
@@ -93,6 +97,8 @@ package actor ClusterFleet {
         try await waitUntilHealthy()
     }
 
+    /// Sends a command and returns the reply.
+    /// - Throws: `RedisServerError` if the reply is an error.
     func requireSuccess(_ member: Member, _ words: [String]) async throws -> RedisReply {
         let reply = try await member.server.ask(words)
         guard case .error(let error) = reply else { return reply }
@@ -153,7 +159,7 @@ package actor ClusterFleet {
         throw RedisServerError(reason: "no server serves hash slot \(slot)", log: await logs)
     }
 
-    /// Starts to move a hash slot: until `finishMove`, commands on it are answered with `ASK` or `TRYAGAIN`.
+    /// Starts to move a hash slot. Until `finishMove`, the servers reply to commands on it with `ASK` or `TRYAGAIN`.
     package func beginMove(of slot: HashSlot, to target: Member) async throws {
         let source = try await owner(of: slot)
         _ = try await requireSuccess(target, ["CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", source.id])
@@ -169,6 +175,7 @@ package actor ClusterFleet {
         }
     }
 
+    /// Moves all keys of a hash slot, in batches.
     func moveKeys(of slot: HashSlot, from source: Member, to target: Member) async throws {
         while true {
             let keys =

@@ -6,7 +6,7 @@
 /// - Parameters:
 ///   - limit: the maximum wait.
 ///   - expectation: the awaited condition, for the error's message.
-/// - Throws: `DeadlineExceeded` if the condition does not hold in time, or what `condition` throws.
+/// - Throws: `DeadlineExceeded` if the condition does not hold in time, or the error of `condition`.
 package func eventually(
     within limit: Duration = .seconds(20),
     _ expectation: String,
@@ -15,7 +15,7 @@ package func eventually(
     let deadline = ContinuousClock.now + limit
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw DeadlineExceeded(expectation: expectation, limit: limit) }
-        // Poll, because nothing announces the change.
+        // Poll, because the change cannot be awaited.
         try await Task.sleep(for: .milliseconds(2))
     }
 }

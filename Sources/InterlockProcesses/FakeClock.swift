@@ -2,8 +2,8 @@ internal import FoundationEssentials
 internal import Glibc
 internal import Subprocess
 
-/// A wall clock for a child process, controlled through libfaketime. The monotonic clock is not changed. Start the
-/// process with `environment`.
+/// A wall clock for a child process, controlled through libfaketime. Start the process with `environment`. The clock
+/// does not affect the monotonic clock.
 package struct FakeClock: Sendable {
     /// The variables that make a program use this clock.
     package let environment: [String: String]
@@ -12,20 +12,20 @@ package struct FakeClock: Sendable {
     /// Creates a clock that shows the true time until it is changed.
     /// - Parameters:
     ///   - path: the file that holds the time; its directory must exist.
-    ///   - isUncached: whether a change takes effect immediately, because each clock reading reads the file. This
-    ///     reduces the throughput of Redis to an eighth. Otherwise a change takes effect within two seconds, and the
-    ///     throughput is two thirds.
+    ///   - isUncached: whether each reading of the clock reads the file, so that a change takes effect immediately.
+    ///     This reduces the throughput of Redis to an eighth. Otherwise, a change takes effect within two seconds, and
+    ///     the throughput is two thirds.
     /// - Throws: `FakeClockError` if libfaketime is missing, or an error of Foundation if the file cannot be
     ///   written.
     package init(file path: String, isUncached: Bool = true) async throws {
         self.path = path
-        let reading = isUncached ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
+        let cacheVariable = isUncached ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
         environment = [
             // Preload libc too, because Redis is linked with jemalloc, which reads the clock while libfaketime
             // allocates memory: the two would deadlock.
             "LD_PRELOAD": "\(try await Self.library()):libc.so.6",
             "FAKETIME_TIMESTAMP_FILE": path,
-            reading: "1",
+            cacheVariable: "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "TZ": "UTC",
         ]
@@ -37,9 +37,10 @@ package struct FakeClock: Sendable {
         try write(offset < 0 ? "\(offset)" : "+\(offset)")
     }
 
-    /// Stops the clock at this time, as Unix time in microseconds.
-    package func freeze(atMicroseconds time: Int64) throws {
-        var seconds = time_t(time / 1_000_000)
+    /// Stops the clock at this time.
+    /// - Parameter microseconds: the Unix time in microseconds.
+    package func freeze(atMicroseconds microseconds: Int64) throws {
+        var seconds = time_t(microseconds / 1_000_000)
         var date = tm()
         gmtime_r(&seconds, &date)
         func padded(_ number: some BinaryInteger, _ length: Int) -> String {
@@ -48,8 +49,8 @@ package struct FakeClock: Sendable {
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
-        // libfaketime reads the fraction as a floating-point number and truncates it, so half a microsecond is added.
-        try write("\(day) \(hour).\(padded(time % 1_000_000, 6))5")
+        // Add half a microsecond, because libfaketime reads the fraction as a floating-point number and truncates it.
+        try write("\(day) \(hour).\(padded(microseconds % 1_000_000, 6))5")
     }
 
     /// Replaces the file atomically, because libfaketime may read it at any time.
@@ -57,15 +58,15 @@ package struct FakeClock: Sendable {
         try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
     }
 
-    /// The number of attempts to run `faketime`, which fails if a killed `faketime` with the same process ID has left a
-    /// semaphore behind.
-    private static let attempts = 5
+    /// The maximum number of attempts to run `faketime`, which fails if a killed `faketime` with the same process ID
+    /// has left a semaphore behind.
+    private static let maximumAttempts = 5
 
-    /// Returns the library that `faketime` preloads, because only `faketime` knows its path.
+    /// Returns the path of the library that `faketime` preloads, which only `faketime` knows.
     private static func library() async throws -> String {
         let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
         var errorOutput = ""
-        for _ in 0..<attempts {
+        for _ in 0..<maximumAttempts {
             do {
                 let result = try await Subprocess.run(
                     .name("faketime"), arguments: Arguments(words), output: .string(limit: 1 << 12),

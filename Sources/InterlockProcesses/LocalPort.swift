@@ -4,21 +4,22 @@ internal import NIOPosix
 
 /// A free TCP port of 127.0.0.1. Another process may take it first, so callers must be ready to retry.
 package enum LocalPort {
-    /// The ports below the ephemeral ones. An ephemeral port could belong to an outgoing connection, and a client that
-    /// connects to it while its server is down could even connect to itself.
-    private static let candidates = 10_240..<32_768
+    /// The ports below the ephemeral ones. An ephemeral port could belong to an outgoing connection. A client that
+    /// connects to one while its server is down could even connect to itself.
+    private static let portRange = 10_240..<32_768
 
+    /// Returns a port that is free now.
     package static func unused() async throws -> Int {
         for _ in 0..<100 {
-            let port = Int.random(in: candidates)
+            let port = Int.random(in: portRange)
             guard let channel = try? await bound(to: port) else { continue }
             try await channel.close()
             return port
         }
-        throw RedisServerError(reason: "found no free port among \(candidates) of 127.0.0.1", log: "")
+        throw RedisServerError(reason: "found no free port among \(portRange) of 127.0.0.1", log: "")
     }
 
-    /// Starts a server on a free port. Retries with another port if the port was taken meanwhile.
+    /// Starts a server on a free port. Tries another port if a different process has taken it.
     /// - Throws: the error of `start`, which must be a `RedisServerError` with the server's log if the port was taken.
     package static func withUnused<Server: Sendable>(
         isolation: isolated (any Actor)? = #isolation, _ start: (Int) async throws -> Server

@@ -4,7 +4,7 @@ package enum PrimaryLoss: String, Hashable, Sendable, Codable, CaseIterable {
     case killed
     /// The primary receives SIGSTOP.
     case stopped
-    /// Another server takes over although clients still reach the primary: Sentinels get no answer from it, or, in a
-    /// cluster, its replica takes over unilaterally.
+    /// Another server takes over, although clients still reach the primary. Either Sentinels get no reply from the
+    /// primary, or its replica in a cluster takes over unilaterally.
     case cutOff = "cut off"
 }

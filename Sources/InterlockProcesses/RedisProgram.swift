@@ -3,14 +3,15 @@ internal import Subprocess
 /// The `redis-server` that the tests use: the first one in PATH. `make test REDIS_SERVER=/path/to/server` selects
 /// another.
 package struct RedisProgram: Sendable, CustomStringConvertible {
-    /// "Redis" or "Valkey".
+    /// The name of the product: `Redis` or `Valkey`.
     package let product: String
     package let version: String
     package let speaksTLS: Bool
 
     package var description: String { "\(product) \(version)" }
 
-    /// - Throws: `RedisServerError` if there is none, or it reports no version.
+    /// The program that is installed on this host.
+    /// - Throws: `RedisServerError` if there is none, or if it reports no version.
     package static var current: RedisProgram {
         get async throws {
             // "Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 sha=…"
@@ -19,10 +20,10 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
                 throw RedisServerError(
                     reason: "redis-server --version printed no version", log: words.joined(separator: " "))
             }
-            // A build with TLS complains about the missing certificate. A build without TLS does not know the option.
-            let complaint = try await output("--port", "0", "--tls-port", "1")
+            // A build with TLS reports that the certificate is missing. A build without TLS does not know the option.
+            let errorOutput = try await output("--port", "0", "--tls-port", "1")
             return RedisProgram(
-                product: String(product), version: String(version), speaksTLS: complaint.contains("tls-cert-file"))
+                product: String(product), version: String(version), speaksTLS: errorOutput.contains("tls-cert-file"))
         }
     }
 

@@ -5,11 +5,11 @@ package import RedisClient
 /// A `redis-server` process for one test. It has its own directory and listens on a Unix socket and, by default, on a
 /// free TCP port of 127.0.0.1. It saves its data only on request and ends with the test process.
 ///
-/// Use `withServer`, which always ends it.
+/// Use `withServer`, which ends the server even if the test fails.
 package actor RedisServer {
     /// The listener in addition to the Unix socket.
     package enum Listener: Hashable, Sendable {
-        /// No other listener.
+        /// Only the Unix socket.
         case none
         /// Plain TCP on 127.0.0.1.
         case tcp
@@ -17,10 +17,10 @@ package actor RedisServer {
         case tls
     }
 
-    /// The server's working directory. Deleted at the end.
+    /// The server's working directory, which `remove` deletes.
     package nonisolated var folder: String { temporaryFolder.path }
     package nonisolated var socketPath: String { "\(folder)/redis.sock" }
-    /// The TCP or TLS port; `nil` if there is none. A restart keeps it.
+    /// The TCP or TLS port, which a restart keeps; `nil` if only the Unix socket is open.
     package nonisolated let port: Int?
     /// The certificate that clients of a `tls` listener must trust.
     package nonisolated let certificate: TestCertificate?
@@ -33,18 +33,18 @@ package actor RedisServer {
     private var process: ServerProcess?
     /// The logs of earlier processes.
     private var earlierLog = ""
-    /// The maximum number of characters of `earlierLog`.
-    private static let earlierLogLimit = 1 << 18
+    /// The maximum number of characters in `earlierLog`.
+    private static let maximumEarlierLogCharacters = 1 << 18
 
     private init(
         port: Int?, arguments: [String], listener: Listener, environment: [String: String],
-        certificate shared: TestCertificate?
+        certificate sharedCertificate: TestCertificate?
     ) async throws {
         temporaryFolder = try TemporaryFolder()
         self.port = port
         certificate =
-            switch (listener, shared) {
-            case (.tls, let shared?): shared
+            switch (listener, sharedCertificate) {
+            case (.tls, let sharedCertificate?): sharedCertificate
             case (.tls, nil): try await .selfSigned(in: temporaryFolder.path)
             case (.none, _), (.tcp, _): nil
             }
@@ -61,13 +61,13 @@ package actor RedisServer {
     ///   - listener: the listener in addition to the Unix socket.
     ///   - environment: variables in addition to those of this process.
     ///   - certificate: the certificate of a `tls` listener; `nil` to create one.
-    /// - Throws: `RedisServerError` with the server's log if it is not ready within 20 s. If another process took its
-    ///   port meanwhile, another port is tried first.
+    /// - Throws: `RedisServerError` with the server's log if it is not ready within 20 seconds. If another process has
+    ///   taken its port, tries other ports first.
     package static func start(
         arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:],
         certificate: TestCertificate? = nil
     ) async throws -> RedisServer {
-        func started(at port: Int?) async throws -> RedisServer {
+        func startServer(at port: Int?) async throws -> RedisServer {
             let server = try await RedisServer(
                 port: port, arguments: arguments, listener: listener, environment: environment, certificate: certificate)
             do {
@@ -78,12 +78,13 @@ package actor RedisServer {
                 throw error
             }
         }
-        return try await listener == .none ? started(at: nil) : LocalPort.withUnused { try await started(at: $0) }
+        return try await listener == .none
+            ? startServer(at: nil) : LocalPort.withUnused { try await startServer(at: $0) }
     }
 
     /// Starts a server, runs `body`, and always ends the server. Prints the server's log if `body` throws.
     ///
-    /// For the parameters see `start`.
+    /// See `start` for the parameters.
     package static func withServer<Result>(
         arguments: [String] = [],
         listener: Listener = .tcp,
@@ -91,7 +92,7 @@ package actor RedisServer {
         _ body: (RedisServer) async throws -> Result
     ) async throws -> Result {
         let server = try await start(arguments: arguments, listener: listener, environment: environment)
-        return try await attempt {
+        return try await withCleanup {
             try await body(server)
         } onError: { error in
             print("The log of redis-server in \(server.folder), whose test failed with \(error):\n\(await server.log)")
@@ -100,34 +101,34 @@ package actor RedisServer {
         }
     }
 
-    /// The server's output since its first start; only the end if it is long.
+    /// The server's output since its first start, or only its end if it is long.
     package var log: String { earlierLog + (process?.log ?? "") }
 
-    /// The ID of the server's process; `nil` if it does not run. Each start has a new one.
+    /// The ID of the server's process; `nil` if the server is not running. Each start creates a new process.
     package var processID: Int32? { process?.processID }
 
-    /// Ends the server as an operator would: SIGTERM, then SIGKILL after 5 s.
+    /// Ends the server as an operator would, with SIGTERM, and with SIGKILL after 5 seconds.
     package func stop() async {
         await process?.stop(gracePeriod: .seconds(5))
     }
 
-    /// Ends the server as a crash would: SIGKILL.
+    /// Ends the server as a crash would, with SIGKILL.
     package func kill() async {
         process?.send(signal: SIGKILL)
         await process?.waitUntilEnd()
     }
 
-    /// Stops the server (SIGSTOP): it keeps its connections and answers nothing.
+    /// Stops the server with SIGSTOP. It keeps its connections, but does not reply.
     package func pause() {
         process?.send(signal: SIGSTOP)
     }
 
-    /// Continues after `pause`.
+    /// Lets the server continue after `pause`.
     package func resume() {
         process?.send(signal: SIGCONT)
     }
 
-    /// Restarts the server on the same socket and port. Ends it first if it runs.
+    /// Restarts the server on the same socket and port. Ends it first if it is running.
     /// - Parameters:
     ///   - keepingData: whether a running server saves its data first. A killed server restarts with its last saved
     ///     data.
@@ -143,12 +144,12 @@ package actor RedisServer {
         try await launch(untilReady: untilReady, addedArguments: addedArguments)
     }
 
-    /// Waits until Redis tracks `count` pairs of a connection and a key that it has read. By then, these connections
-    /// have also received everything that was published before.
+    /// Waits until Redis tracks `count` pairs of a connection and a key that the connection has read. By then, these
+    /// connections have also received everything that was published earlier.
     /// - Throws: `DeadlineExceeded` or `RedisError`.
     package func waitUntilTracking(_ count: Int) async throws {
         let client = RedisClient(configuration: configuration)
-        try await attempt {
+        try await withCleanup {
             try await client.connect()
             try await eventually("Redis notifies \(count) connections of the next change to a key") {
                 let report = try await client.send(AnyCommand(["INFO", "stats"])).text ?? ""
@@ -165,10 +166,11 @@ package actor RedisServer {
         temporaryFolder.remove()
     }
 
+    /// Starts a process of the server.
     private func launch(untilReady: Bool, addedArguments: [String] = []) async throws {
-        earlierLog = String(log.suffix(Self.earlierLogLimit))
+        earlierLog = String(log.suffix(Self.maximumEarlierLogCharacters))
         process = nil
-        // `env` sets the variables for the server only, so that `setpriv` does not preload a library for it.
+        // `env` sets the variables only for the server, so that `setpriv` does not preload a library for itself.
         let command = environment.map { "\($0.key)=\($0.value)" } + ["redis-server"]
         let launched = try await ServerProcess.start("env", arguments: command + baseArguments + arguments + addedArguments)
         process = launched
@@ -176,26 +178,28 @@ package actor RedisServer {
     }
 
     private var baseArguments: [String] {
-        var words = ["--dir", folder, "--unixsocket", socketPath, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        var arguments = [
+            "--dir", folder, "--unixsocket", socketPath, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+        ]
         switch (port, certificate) {
         case (nil, _):
-            words += ["--port", "0"]
+            arguments += ["--port", "0"]
         case (let port?, nil):
-            words += ["--port", "\(port)"]
+            arguments += ["--port", "\(port)"]
         case (let port?, let certificate?):
-            words += ["--port", "0", "--tls-port", "\(port)", "--tls-auth-clients", "no"]
-            words += ["--tls-cert-file", certificate.certificatePath, "--tls-key-file", certificate.keyPath]
+            arguments += ["--port", "0", "--tls-port", "\(port)", "--tls-auth-clients", "no"]
+            arguments += ["--tls-cert-file", certificate.certificatePath, "--tls-key-file", certificate.keyPath]
         }
-        return words
+        return arguments
     }
 
-    /// Waits until the server answers with anything but "loading". A login error counts as an answer.
+    /// Waits until the server replies with anything but "loading", including a login error.
     private func waitUntilReady(_ launched: ServerProcess) async throws {
-        var probe = configuration
-        probe.reconnectDelay = .milliseconds(2) ... .milliseconds(50)
-        let client = RedisClient(configuration: probe)
+        var probeConfiguration = configuration
+        probeConfiguration.reconnectDelay = .milliseconds(2) ... .milliseconds(50)
+        let client = RedisClient(configuration: probeConfiguration)
         do {
-            try await attempt {
+            try await withCleanup {
                 try await eventually(within: .seconds(20), "redis-server serves") {
                     do {
                         try await client.connect()
@@ -216,6 +220,7 @@ package actor RedisServer {
         }
     }
 
+    /// Makes the server save its data.
     private func save() async throws {
         let client = RedisClient(configuration: configuration)
         let outcome = await Result(awaiting: {
@@ -230,7 +235,8 @@ package actor RedisServer {
 }
 
 extension RedisServer {
-    /// The configuration of the Unix socket, with the password of `--requirepass` and long timeouts for a busy machine.
+    /// A client configuration for the Unix socket, with the password of `--requirepass` and long timeouts for a busy
+    /// machine.
     package nonisolated var configuration: RedisConfiguration {
         var configuration = RedisConfiguration(address: .unixSocket(path: socketPath))
         configuration.password = password
@@ -239,10 +245,10 @@ extension RedisServer {
         return configuration
     }
 
-    /// The Unix socket as a URL: `unix:///tmp/…/redis.sock`, with the password of `--requirepass`.
+    /// The URL of the Unix socket, `unix:///tmp/…/redis.sock`, with the password of `--requirepass`.
     package nonisolated var url: String { "unix://\(credentials)\(socketPath)" }
 
-    /// The port as a URL, `redis://127.0.0.1:PORT`, or `rediss://` with TLS; `nil` if there is no port.
+    /// The URL of the port, `redis://127.0.0.1:PORT`, or `rediss://` with TLS; `nil` if there is no port.
     package nonisolated var portURL: String? {
         port.map { "\(certificate == nil ? "redis" : "rediss")://\(credentials)127.0.0.1:\($0)" }
     }

@@ -3,19 +3,19 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// A primary, its replicas and the Sentinels that monitor them: real servers in new directories, on free ports of
-/// 127.0.0.1. All end with this process.
+/// A primary, its replicas and the Sentinels that monitor them. All are real servers, in new directories and on free
+/// ports of 127.0.0.1, and end with this process.
 package actor SentinelFleet {
     /// The name of the primary in the Sentinels' configuration.
     package static let primaryName = "main"
-    /// The time without an answer, in milliseconds, after which a Sentinel considers a server to be down.
-    private static let downAfter = 600
+    /// The time without a reply after which a Sentinel considers a server to be down.
+    private static let downAfterMilliseconds = 600
     /// The ACL user of the Sentinels.
     fileprivate static let user = "sentinel"
     /// The Sentinels' password. Letters and digits only, because it is written to configuration files.
     fileprivate static let password = "watches"
-    /// The maximum wait for the fleet to recover. Sentinels observe a server that has come back for about ten seconds
-    /// before they make it a replica.
+    /// The maximum wait for the fleet to recover. Sentinels watch a server that is back for about ten seconds before
+    /// they make it a replica.
     private static let recoveryTimeout = Duration.seconds(60)
 
     /// The servers, of which the first is the initial primary.
@@ -44,7 +44,7 @@ package actor SentinelFleet {
     ///   - arguments: further arguments of every server.
     /// - Throws: `RedisServerError` or `DeadlineExceeded`, after ending everything that was started.
     package static func start(
-        replicas: Int = 2, sentinels count: Int = 3, usesTLS: Bool = false, arguments: [String] = []
+        replicas: Int = 2, sentinels sentinelCount: Int = 3, usesTLS: Bool = false, arguments: [String] = []
     ) async throws -> SentinelFleet {
         var servers: [RedisServer] = []
         var sentinels: [Sentinel] = []
@@ -55,7 +55,7 @@ package actor SentinelFleet {
         func server(_ arguments: [String]) async throws -> RedisServer {
             try await RedisServer.start(arguments: arguments, listener: usesTLS ? .tls : .tcp, certificate: certificate)
         }
-        // The backlog lets a replica that was cut off briefly resynchronize partially.
+        // With this backlog, a replica that was disconnected for a short time needs only a partial resynchronization.
         let baseArguments =
             arguments + tls + [
                 "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "32mb",
@@ -63,16 +63,18 @@ package actor SentinelFleet {
             ]
         do {
             servers.append(try await server(baseArguments))
-            let primary = servers[0].port ?? 0
+            let primaryPort = servers[0].port ?? 0
             for _ in 0..<replicas {
-                servers.append(try await server(baseArguments + ["--replicaof", "127.0.0.1", "\(primary)"]))
+                servers.append(try await server(baseArguments + ["--replicaof", "127.0.0.1", "\(primaryPort)"]))
             }
-            for _ in 0..<count {
-                sentinels.append(try await Sentinel.start(watching: primary, quorum: count / 2 + 1, downAfter, certificate))
+            for _ in 0..<sentinelCount {
+                sentinels.append(
+                    try await Sentinel.start(
+                        watching: primaryPort, quorum: sentinelCount / 2 + 1, downAfterMilliseconds, certificate))
             }
             let fleet = SentinelFleet(servers: servers, sentinels: sentinels, certificate: certificate, folder: folder)
             try await fleet.waitUntilHealthy()
-            // Make Sentinels check a server that has come back more often, so that it becomes a replica after two
+            // Make the Sentinels check servers more often, so that a server that is back becomes a replica after two
             // seconds instead of ten.
             for sentinel in sentinels {
                 _ = try await sentinel.ask(["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500"])
@@ -84,14 +86,14 @@ package actor SentinelFleet {
         }
     }
 
-    /// Starts a fleet, runs `body`, and always ends the fleet. Prints all logs if `body` throws. For the parameters see
-    /// `start`.
+    /// Starts a fleet, runs `body`, and always ends the fleet. Prints all logs if `body` throws. See `start` for the
+    /// parameters.
     package static func withFleet<Result>(
         replicas: Int = 2, sentinels: Int = 3, usesTLS: Bool = false, arguments: [String] = [],
         _ body: (SentinelFleet) async throws -> Result
     ) async throws -> Result {
         let fleet = try await start(replicas: replicas, sentinels: sentinels, usesTLS: usesTLS, arguments: arguments)
-        return try await attempt {
+        return try await withCleanup {
             try await body(fleet)
         } onError: { error in
             print("The logs of a fleet whose test failed with \(error):\n\(await fleet.logs)")
@@ -137,21 +139,23 @@ package actor SentinelFleet {
     /// Returns the server that a majority of the Sentinels reports as the primary.
     /// - Throws: `DeadlineExceeded` if they do not agree in time.
     package func primary() async throws -> RedisServer {
-        var found: RedisServer?
+        var agreedPrimary: RedisServer?
         try await eventually(within: Self.recoveryTimeout, "a majority of the Sentinels reports one primary") {
             var votes: [Int: Int] = [:]
             for sentinel in sentinels {
                 if let port = try? await sentinel.primaryPort() { votes[port, default: 0] += 1 }
             }
             guard let port = votes.first(where: { $0.value > sentinels.count / 2 })?.key else { return false }
-            found = servers.first { $0.port == port }
-            return found != nil
+            agreedPrimary = servers.first { $0.port == port }
+            return agreedPrimary != nil
         }
-        guard let found else { throw RedisServerError(reason: "the Sentinels report an unknown server", log: await logs) }
-        return found
+        guard let agreedPrimary else {
+            throw RedisServerError(reason: "the Sentinels report an unknown server", log: await logs)
+        }
+        return agreedPrimary
     }
 
-    /// Makes the Sentinels lose the primary.
+    /// Takes the primary down, or makes it unreachable for the Sentinels.
     package func losePrimary(_ loss: PrimaryLoss) async throws {
         let server = try await primary()
         lostPrimary = (server, loss)
@@ -159,13 +163,13 @@ package actor SentinelFleet {
         case .killed: await server.kill()
         case .stopped: await server.pause()
         case .cutOff:
-            // Sentinels do not count an error reply as an answer.
+            // Make the server reply with errors, which Sentinels treat like no reply.
             _ = try await server.ask(["ACL", "SETUSER", Self.user, "nocommands"])
         }
     }
 
-    /// Waits until another server is the primary, brings the lost one back, and waits until Sentinels have made it a
-    /// replica. A killed server that came back earlier would stay the primary, without its data.
+    /// Waits until another server is the primary, brings the lost one back, and waits until the Sentinels have made it
+    /// a replica. If a killed server came back earlier, it would remain the primary, without its data.
     package func recover() async throws {
         if let (server, loss) = lostPrimary {
             try await eventually(within: Self.recoveryTimeout, "another server is the primary") { try await primary() !== server }
@@ -221,15 +225,16 @@ package actor Sentinel {
     }
 
     fileprivate static func start(
-        watching primary: Int, quorum: Int, _ downAfter: Int, _ certificate: TestCertificate?
+        watching primaryPort: Int, quorum: Int, _ downAfterMilliseconds: Int, _ certificate: TestCertificate?
     ) async throws -> Sentinel {
         try await LocalPort.withUnused { port in
-            try await start(at: port, watching: primary, quorum: quorum, downAfter, certificate)
+            try await start(at: port, watching: primaryPort, quorum: quorum, downAfterMilliseconds, certificate)
         }
     }
 
     private static func start(
-        at port: Int, watching primary: Int, quorum: Int, _ downAfter: Int, _ certificate: TestCertificate?
+        at port: Int, watching primaryPort: Int, quorum: Int, _ downAfterMilliseconds: Int,
+        _ certificate: TestCertificate?
     ) async throws -> Sentinel {
         let folder = try TemporaryFolder()
         let name = SentinelFleet.primaryName
@@ -242,12 +247,13 @@ package actor Sentinel {
             } ?? ["port \(port)"]
         let lines =
             listener + [
-                "bind 127.0.0.1", "dir \(folder.path)", "sentinel monitor \(name) 127.0.0.1 \(primary) \(quorum)",
-                "sentinel down-after-milliseconds \(name) \(downAfter)", "sentinel failover-timeout \(name) 6000",
+                "bind 127.0.0.1", "dir \(folder.path)", "sentinel monitor \(name) 127.0.0.1 \(primaryPort) \(quorum)",
+                "sentinel down-after-milliseconds \(name) \(downAfterMilliseconds)",
+                "sentinel failover-timeout \(name) 6000",
                 "sentinel parallel-syncs \(name) 5", "sentinel auth-user \(name) \(SentinelFleet.user)",
                 "sentinel auth-pass \(name) \(SentinelFleet.password)",
             ]
-        // A Sentinel rewrites its baseArguments configuration file.
+        // A Sentinel rewrites its configuration file, so each needs its own.
         let file = "\(folder.path)/sentinel.conf"
         try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: URL(filePath: file))
         let process = try await ServerProcess.start("redis-server", arguments: [file, "--sentinel"])
@@ -266,6 +272,7 @@ package actor Sentinel {
 
     package var log: String { process.log }
 
+    /// Sends one command over a dedicated connection and returns the reply.
     package nonisolated func ask(_ words: [String]) async throws -> RedisReply {
         var configuration = RedisConfiguration(address: .host("127.0.0.1", port: port))
         configuration.connectTimeout = .seconds(10)
@@ -274,7 +281,7 @@ package actor Sentinel {
         return try await RedisClient.ask(words, at: configuration)
     }
 
-    /// Returns the Sentinel's description of the primary.
+    /// Returns the fields with which the Sentinel describes the primary.
     package nonisolated func fields() async throws -> [String: String] {
         let words = try await ask(["SENTINEL", "MASTER", SentinelFleet.primaryName]).array?.map { $0.text ?? "" } ?? []
         return Dictionary(
@@ -287,13 +294,13 @@ package actor Sentinel {
             .flatMap { Int(exactly: $0) }
     }
 
-    /// Stops the Sentinel (SIGSTOP): it keeps its connections and answers nothing.
+    /// Stops the Sentinel with SIGSTOP. It keeps its connections, but does not reply.
     package func pause() { process.send(signal: SIGSTOP) }
 
-    /// Continues after `pause`.
+    /// Lets the Sentinel continue after `pause`.
     package func resume() { process.send(signal: SIGCONT) }
 
-    /// Kills the Sentinel (SIGKILL).
+    /// Kills the Sentinel with SIGKILL.
     package func kill() async {
         process.send(signal: SIGKILL)
         await process.waitUntilEnd()
@@ -316,7 +323,7 @@ extension RedisClient {
     /// Sends one command to a server over a dedicated connection and returns the reply.
     package static func ask(_ words: [String], at configuration: RedisConfiguration) async throws -> RedisReply {
         let client = RedisClient(configuration: configuration)
-        return try await attempt {
+        return try await withCleanup {
             try await client.connect()
             return try await client.send(AnyCommand(words))
         } finally: {

@@ -9,23 +9,24 @@ internal import Subprocess
 /// `_setupWorkerThread`).
 package final class ServerProcess: Sendable {
     private let record: Record
-    private let ended: Task<Void, Never>
+    /// The task that runs the process, and finishes when the process has ended.
+    private let runTask: Task<Void, Never>
 
-    private init(record: Record, ended: Task<Void, Never>) {
+    private init(record: Record, runTask: Task<Void, Never>) {
         self.record = record
-        self.ended = ended
+        self.runTask = runTask
     }
 
     /// Starts `program` from the PATH.
     /// - Parameter logLimit: the minimum number of bytes of the latest output to keep; at most twice as many are kept.
-    /// - Throws: an error of swift-subprocess if nothing could be started. If `program` is missing, the process starts
-    ///   anyway and ends immediately, with a message in its log.
+    /// - Throws: an error of swift-subprocess if no process could be started. If `program` is missing, the process
+    ///   starts, but ends immediately with a message in its log.
     package static func start(
         _ program: String, arguments: [String], logLimit: Int = 1 << 20
     ) async throws -> ServerProcess {
         let record = Record(logLimit: logLimit)
-        let (launches, launch) = AsyncThrowingStream.makeStream(of: Void.self)
-        let ended = Task {
+        let (launches, launchContinuation) = AsyncThrowingStream.makeStream(of: Void.self)
+        let runTask = Task {
             do {
                 _ = try await run(
                     .name("setpriv"),
@@ -34,22 +35,22 @@ package final class ServerProcess: Sendable {
                     output: .sequence,
                     error: .combinedWithOutput
                 ) { execution in
-                    record.started(execution.processIdentifier.value)
-                    // The process is reaped only after this body, so its ID is not reused earlier.
-                    defer { record.ended() }
-                    launch.yield()
+                    record.processStarted(execution.processIdentifier.value)
+                    // The process is reaped only after this closure returns, so its ID cannot be reused before.
+                    defer { record.processEnded() }
+                    launchContinuation.yield()
                     for try await chunk in execution.standardOutput {
                         chunk.withUnsafeBytes { record.append($0) }
                     }
                 }
-                launch.finish()
+                launchContinuation.finish()
             } catch {
-                launch.finish(throwing: error)
+                launchContinuation.finish(throwing: error)
             }
         }
-        // Wait for the start even if the caller is cancelled, because the caller could not end the process yet.
+        // Wait for the start even if the caller is cancelled, because without this object it could not end the process.
         try await Task { for try await _ in launches { break } }.value
-        return ServerProcess(record: record, ended: ended)
+        return ServerProcess(record: record, runTask: runTask)
     }
 
     /// The end of the output so far.
@@ -67,7 +68,7 @@ package final class ServerProcess: Sendable {
 
     /// Waits until the process has ended.
     package func waitUntilEnd() async {
-        await ended.value
+        await runTask.value
     }
 
     /// Asks the process to end, and kills it after `gracePeriod`.
@@ -85,7 +86,7 @@ package final class ServerProcess: Sendable {
 }
 
 extension ServerProcess {
-    /// The process' state, shared with the task that runs it.
+    /// The state of the process, shared with the task that runs it.
     private final class Record: Sendable {
         private struct State {
             var pid: pid_t?
@@ -99,18 +100,18 @@ extension ServerProcess {
             self.logLimit = logLimit
         }
 
-        func started(_ pid: pid_t) {
+        func processStarted(_ pid: pid_t) {
             state.withLockedValue { $0.pid = pid }
         }
 
-        func ended() {
+        func processEnded() {
             state.withLockedValue { $0.pid = nil }
         }
 
         func append(_ bytes: UnsafeRawBufferPointer) {
             state.withLockedValue { state in
                 state.output.append(contentsOf: bytes)
-                // Trimmed at twice the limit, so that each byte is moved at most once.
+                // Trim the output at twice the limit, so that each byte is moved at most once.
                 if state.output.count > 2 * logLimit { state.output.removeFirst(state.output.count - logLimit) }
             }
         }

@@ -22,7 +22,7 @@ package struct TemporaryFolder: Sendable {
         }
     }
 
-    /// Deletes the directory and its content.
+    /// Deletes the folder and its contents.
     package func remove() {
         // Ignore the error, because a leftover directory in /tmp must not fail a finished test.
         try? FileManager.default.removeItem(atPath: path)

@@ -7,11 +7,11 @@ internal import SidecarTelemetry
 internal import UnixSignals
 
 /// Reloads the configuration on SIGHUP: services, domains, API keys, the listeners' certificate, and the files with
-/// passwords and certificates for Redis. A configuration with mistakes, or without the authentication that the current
-/// one requires, changes nothing. Removals, and changes that need a restart, are logged by name.
+/// passwords and certificates for Redis. Applies nothing if the new configuration has mistakes or lacks the
+/// authentication that the current one requires. Logs the names of removals and of changes that need a restart.
 struct ConfigurationReloader: Service {
     /// The configuration that this process was started with.
-    let started: SidecarConfiguration
+    let startConfiguration: SidecarConfiguration
     let coordinator: Coordinator
     let monitor: OutageMonitor
     let access: AccessControl
@@ -24,33 +24,35 @@ struct ConfigurationReloader: Service {
     let read: @Sendable () throws -> SidecarConfiguration
 
     func run() async throws {
-        var current = started
+        var current = startConfiguration
         for await _ in requests.cancelOnGracefulShutdown() {
             notifier?.reloadBegan()
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.log(.configurationWarning, ["warning": warning]) }
-                // All checks come before the first change.
+                // Check everything before the first change, so that a rejected configuration changes nothing.
                 try configuration.rejectLosses(since: current)
-                try started.checkListenersAreGuarded(keys: configuration.keys)
+                try startConfiguration.checkListenersAreGuarded(keys: configuration.keys)
                 try configuration.services.check()
-                let servers = try started.redis.url.map { try started.coordinatorConfiguration(redisURL: $0) }
+                let coordinatorConfiguration = try startConfiguration.redis.url.map {
+                    try startConfiguration.coordinatorConfiguration(redisURL: $0)
+                }
                 if let tls = configuration.listen.tls, let certificate {
-                    let lost = certificate.namesLost(with: tls)
+                    let lostNames = certificate.namesLost(with: tls)
                     try certificate.reload(tls)
-                    if !lost.isEmpty {
-                        let names = lost.joined(separator: ", ")
+                    if !lostNames.isEmpty {
+                        let names = lostNames.joined(separator: ", ")
                         logger.log(
                             .configurationWarning,
                             ["warning": "listen.tls.certificate no longer covers \(names); the previous one did"])
                     }
                 }
                 access.replace(keys: configuration.keys)
-                if let servers { await coordinator.reload(secretsOf: servers) }
+                if let coordinatorConfiguration { await coordinator.reload(secretsOf: coordinatorConfiguration) }
                 try await coordinator.reload(services: configuration.services)
                 await coordinator.reload(domains: configuration.domains.definitions)
                 monitor.reload(services: configuration.services)
-                let unapplied = configuration.changesNeedingRestart(since: started)
+                let unapplied = configuration.changesNeedingRestart(since: startConfiguration)
                 if !unapplied.isEmpty {
                     logger.log(.restartNeeded, ["not_applied": unapplied.joined(separator: ", ")])
                 }
@@ -67,8 +69,8 @@ struct ConfigurationReloader: Service {
 }
 
 extension SidecarConfiguration {
-    /// Rejects a configuration that looks truncated: it lacks all keys, the authorities for client certificates, or all
-    /// content.
+    /// Rejects a configuration that looks truncated, because it lacks all keys, the authorities for client
+    /// certificates, or all content.
     /// - Parameter other: the current configuration.
     /// - Throws: `ConfigurationError` that names what is missing.
     func rejectLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
@@ -98,21 +100,21 @@ extension SidecarConfiguration {
 
     /// Returns the names that this configuration lacks and `other` has, by section.
     func removals(since other: SidecarConfiguration) -> [String: String] {
-        func lacking(_ names: [String], _ former: [String]) -> String? {
-            let lacking = former.filter { !names.contains($0) }
-            return lacking.isEmpty ? nil : lacking.joined(separator: ", ")
+        func missing(_ names: [String], _ formerNames: [String]) -> String? {
+            let missingNames = formerNames.filter { !names.contains($0) }
+            return missingNames.isEmpty ? nil : missingNames.joined(separator: ", ")
         }
         var removed: [String: String] = [:]
-        removed["keys"] = lacking(keys.map(\.name), other.keys.map(\.name))
-        removed["services"] = lacking(services.map(\.name), other.services.map(\.name))
-        removed["domains"] = lacking(domains.definitions.map(\.name), other.domains.definitions.map(\.name))
+        removed["keys"] = missing(keys.map(\.name), other.keys.map(\.name))
+        removed["services"] = missing(services.map(\.name), other.services.map(\.name))
+        removed["domains"] = missing(domains.definitions.map(\.name), other.domains.definitions.map(\.name))
         return removed
     }
 }
 
 extension SidecarConfiguration {
-    /// Rejects keys with which an open listener would be reachable from other hosts without authentication. The
-    /// listeners keep the settings that they were opened with, even if the file has changed.
+    /// Rejects keys that would leave an open listener reachable from other hosts without authentication. Open listeners
+    /// keep their settings, even if the file has changed.
     /// - Throws: `ConfigurationError`.
     func checkListenersAreGuarded(keys: [APIKey]) throws(ConfigurationError) {
         var running = self
@@ -125,27 +127,27 @@ extension SidecarConfiguration {
     /// Returns the names of the settings that differ from `other` and apply only after a restart.
     func changesNeedingRestart(since other: SidecarConfiguration) -> [String] {
         var changes: [String] = []
-        func note(_ name: String, _ hasChanged: Bool) {
+        func add(_ name: String, if hasChanged: Bool) {
             if hasChanged { changes.append(name) }
         }
-        note("redis", redis != other.redis)
-        note("listen.resp", listen.resp != other.listen.resp)
-        note("listen.http", listen.http != other.listen.http)
-        note("listen.grpc", listen.grpc != other.listen.grpc)
-        note("listen.unix", listen.unix != other.listen.unix)
-        note("listen.unix_mode", listen.unixMode != other.listen.unixMode)
-        note("listen.unix_group", listen.unixGroup != other.listen.unixGroup)
-        note("listen.hosts", listen.hosts != other.listen.hosts)
-        note("listen.allow_plaintext", listen.allowsPlaintext != other.listen.allowsPlaintext)
+        add("redis", if: redis != other.redis)
+        add("listen.resp", if: listen.resp != other.listen.resp)
+        add("listen.http", if: listen.http != other.listen.http)
+        add("listen.grpc", if: listen.grpc != other.listen.grpc)
+        add("listen.unix", if: listen.unix != other.listen.unix)
+        add("listen.unix_mode", if: listen.unixMode != other.listen.unixMode)
+        add("listen.unix_group", if: listen.unixGroup != other.listen.unixGroup)
+        add("listen.hosts", if: listen.hosts != other.listen.hosts)
+        add("listen.allow_plaintext", if: listen.allowsPlaintext != other.listen.allowsPlaintext)
         // A new certificate applies without a restart.
-        note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))
-        note("listen.max_connections", listen.maximumConnections != other.listen.maximumConnections)
-        note("log", log != other.log)
-        note("rls.timeout", domains.timeout != other.domains.timeout)
-        note("tracing", tracing != other.tracing)
-        note("locks", locks != other.locks)
-        note("fleet_size", fleetSize != other.fleetSize)
-        note("the data directory", dataDirectory != other.dataDirectory)
+        add("listen.tls", if: (listen.tls == nil) != (other.listen.tls == nil))
+        add("listen.max_connections", if: listen.maximumConnections != other.listen.maximumConnections)
+        add("log", if: log != other.log)
+        add("rls.timeout", if: domains.timeout != other.domains.timeout)
+        add("tracing", if: tracing != other.tracing)
+        add("locks", if: locks != other.locks)
+        add("fleet_size", if: fleetSize != other.fleetSize)
+        add("the data directory", if: dataDirectory != other.dataDirectory)
         return changes
     }
 }

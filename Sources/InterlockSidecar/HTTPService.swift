@@ -13,17 +13,18 @@ struct HTTPService: Service {
     private let listener: HTTPListener
 
     /// Creates the service. Must be called on the event loop.
-    /// - Parameter servers: the environment of the proxy's connections to upstreams.
+    /// - Parameter upstreamEnvironment: the environment of the proxy's connections to upstreams.
     init(
-        _ setup: ListenerSetup, live: LiveHub, servers: HTTPClientEnvironment = .system,
+        _ setup: ListenerSetup, live: LiveHub, upstreamEnvironment: HTTPClientEnvironment = .system,
         firstRequestTimeout: Duration = .seconds(10), idleTimeout: Duration = .seconds(60),
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         let eventLoop = setup.coordinator.eventLoop
-        let calls = setup.coordinator.callsOnEventLoop()
-        let upstreams = Upstreams(calls: calls, eventLoop: eventLoop, metrics: setup.metrics, environment: servers)
-        calls.reloadActions.append { [weak upstreams, unowned calls] in
-            upstreams?.keep { calls.definition(ofService: $0)?.upstream != nil }
+        let coordinator = setup.coordinator.loopBound()
+        let upstreams = Upstreams(
+            coordinator: coordinator, eventLoop: eventLoop, metrics: setup.metrics, environment: upstreamEnvironment)
+        coordinator.reloadActions.append { [weak upstreams, unowned coordinator] in
+            upstreams?.removeAll { coordinator.definition(ofService: $0)?.upstream == nil }
         }
         let bound = NIOLoopBound(upstreams, eventLoop: eventLoop)
         let live = NIOLoopBound(live, eventLoop: eventLoop)

@@ -7,8 +7,8 @@ package import SidecarListeners
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// The APIs of a sidecar without listening sockets. The owner passes in accepted connections. Confined to the
-/// coordinator's event loop.
+/// The APIs of a sidecar without listening sockets. The owner accepts the connections and passes them in. Confined to
+/// the coordinator's event loop.
 package final class HostedListeners {
     package let resp: RESPListenerContext
     package let http: HTTPListenerContext
@@ -18,7 +18,7 @@ package final class HostedListeners {
     /// Creates the APIs. Must be called on the coordinator's event loop.
     /// - Parameters:
     ///   - servers: the environment of the proxy's connections to upstreams.
-    ///   - scheduler: distributes the event loop's time among all connections.
+    ///   - scheduler: the scheduler that divides the event loop's time among all connections.
     package init(
         coordinator: Coordinator, access: AccessControl, servers: HTTPClientEnvironment, scheduler: SliceScheduler, logger: Logger
     ) {
@@ -30,12 +30,12 @@ package final class HostedListeners {
             logger: logger, liveView: NIOLoopBound(live, eventLoop: eventLoop).source,
             scheduler: NIOLoopBound(scheduler, eventLoop: eventLoop))
         resp = RESPListener(setup: setup).context()
-        service = HTTPService(setup, live: live, servers: servers)
+        service = HTTPService(setup, live: live, upstreamEnvironment: servers)
         http = service.context()
         grpc = GRPCListener(setup: setup, endpoint: listen.http).context()
     }
 
-    /// Stops accepting calls. Connections close once their calls are answered.
+    /// Stops accepting calls. Each connection closes once its calls are complete.
     package func shutDown() {
         resp.shutDown()
         http.shutDown()

@@ -5,6 +5,7 @@ internal import ServiceLifecycle
 
 /// Waits until the listeners are open and Redis is connected, and reports each once.
 final class Readiness: Service {
+    /// The ports of the listeners that are open.
     private struct State {
         var respPort: Int?
         var httpPort: Int?
@@ -17,12 +18,13 @@ final class Readiness: Service {
     private let coordinator: Coordinator
     private let onOpen: @Sendable () -> Void
     private let onReady: @Sendable (Sidecar.Addresses) -> Void
-    private let opened: AsyncStream<Void>
-    private let open: AsyncStream<Void>.Continuation
+    private let openings: AsyncStream<Void>
+    private let openingsContinuation: AsyncStream<Void>.Continuation
 
+    /// Creates the service, which starts to wait in `run`.
     /// - Parameters:
-    ///   - onOpen: called once the listeners are open.
-    ///   - onReady: called once Redis is connected too.
+    ///   - onOpen: called once all listeners are open.
+    ///   - onReady: called once all listeners are open and Redis is connected.
     init(
         embeddedRedis: String?, hasGRPC: Bool, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,
         onReady: @escaping @Sendable (Sidecar.Addresses) -> Void
@@ -32,27 +34,27 @@ final class Readiness: Service {
         self.coordinator = coordinator
         self.onOpen = onOpen
         self.onReady = onReady
-        (opened, open) = AsyncStream.makeStream()
+        (openings, openingsContinuation) = AsyncStream.makeStream()
     }
 
     func respListenerOpened(port: Int) {
         state.withLockedValue { $0.respPort = port }
-        open.yield()
+        openingsContinuation.yield()
     }
 
     func httpListenerOpened(port: Int) {
         state.withLockedValue { $0.httpPort = port }
-        open.yield()
+        openingsContinuation.yield()
     }
 
     func grpcListenerOpened(port: Int) {
         state.withLockedValue { $0.grpcPort = port }
-        open.yield()
+        openingsContinuation.yield()
     }
 
     func run() async throws {
         await cancelWhenGracefulShutdown { [self] in
-            for await _ in opened {
+            for await _ in openings {
                 guard let addresses else { continue }
                 onOpen()
                 await coordinator.waitUntilReady()
@@ -63,6 +65,7 @@ final class Readiness: Service {
         try? await gracefulShutdown()
     }
 
+    /// The addresses of all listeners; `nil` until all of them are open.
     private var addresses: Sidecar.Addresses? {
         state.withLockedValue { state in
             guard let respPort = state.respPort, let httpPort = state.httpPort else { return nil }

@@ -17,23 +17,24 @@ package struct ReadyBanner {
         let http = "\(name(of: listen.http)):\(addresses.httpPort)"
         var lines = [
             "Interlock \(SidecarVersion.current) is ready.",
-            "  RESP     \(key)redis-cli\(tls("--tls --cacert"))\(host(of: listen.resp)) -p \(addresses.respPort) PING",
+            "  RESP     \(auth)redis-cli\(tls("--tls --cacert"))\(host(of: listen.resp)) -p \(addresses.respPort) PING",
             "  HTTP     curl\(tls("--cacert")) -s \(scheme)\(http)/readyz",
             "  Console  \(scheme.isEmpty ? "http://" : scheme)\(http)/console",
         ]
         if let port = addresses.grpcPort, let grpc = listen.grpc {
             lines.append("  gRPC     \(name(of: grpc)):\(port)    (Envoy's rate limits, breakers and quotas)")
         }
-        if let path = listen.unix { lines.append("  Unix     \(key)redis-cli -s \(path) PING") }
+        if let path = listen.unix { lines.append("  Unix     \(auth)redis-cli -s \(path) PING") }
         if let socket = addresses.embeddedRedis {
             lines.append("  Redis    redis-cli -s \(socket)    (private to this host; stops with the sidecar)")
         }
         return lines.joined(separator: "\n")
     }
 
-    /// The shell variable for a key; empty if none is needed. The key itself must not be printed.
-    private var key: String { configuration.keys.isEmpty ? "" : "REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" " }
+    /// The assignment that passes a key to `redis-cli`; empty if no key is needed. The key itself must not be printed.
+    private var auth: String { configuration.keys.isEmpty ? "" : "REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" " }
 
+    /// Returns TLS options that end with the path of the certificate; empty without TLS.
     private func tls(_ options: String) -> String { configuration.listen.tls.map { " \(options) \($0.certificate)" } ?? "" }
 
     /// Returns the host option of redis-cli; empty for the loopback address without TLS.
@@ -48,8 +49,8 @@ package struct ReadyBanner {
     /// is one.
     private func name(of endpoint: SocketEndpoint) -> String {
         let literalHost = endpoint.host.contains(":") ? "[\(endpoint.host)]" : endpoint.host
-        let isEverywhere = ["0.0.0.0", "::"].contains(endpoint.host)
-        let reachableName = isEverywhere || endpoint.host == "127.0.0.1" ? "localhost" : literalHost
+        let isAnyAddress = ["0.0.0.0", "::"].contains(endpoint.host)
+        let reachableName = isAnyAddress || endpoint.host == "127.0.0.1" ? "localhost" : literalHost
         guard let tls = configuration.listen.tls, let facts = CertificateFacts(file: tls.certificate) else {
             return reachableName
         }

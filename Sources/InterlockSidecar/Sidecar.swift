@@ -61,7 +61,7 @@ package struct Sidecar: Sendable {
             url = configuredURL
         } else {
             let directory =
-                if let chosen = configuration.dataDirectory { chosen } else {
+                if let configuredDirectory = configuration.dataDirectory { configuredDirectory } else {
                     try DataDirectory.standardPath(environment: environment)
                 }
             let server = try EmbeddedRedis(dataDirectory: directory, logger: logger)
@@ -80,15 +80,15 @@ package struct Sidecar: Sendable {
     /// - Parameter onReady: called once all listeners are open and Redis is connected.
     package func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
         let clock = ContinuousClock()
-        let began = clock.now
+        let startedAt = clock.now
         logger.log(.started, startFields)
         let signals = TerminationSignals(await UnixSignalsSequence(trapping: .sigterm, .sigint))
         func endFields(_ reason: String) -> [String: String] {
-            ["reason": reason, "ran": "\((clock.now - began).wholeMilliseconds / 1000)s"]
+            ["reason": reason, "ran": "\((clock.now - startedAt).wholeMilliseconds / 1000)s"]
         }
         do {
             try await serve(until: signals, onReady: onReady)
-            logger.log(.stopped, endFields(signals.received ?? "stopped by the program"))
+            logger.log(.stopped, endFields(signals.firstSignalName ?? "stopped by the program"))
         } catch {
             logger.log(.failed, endFields("\(error)"))
             throw error
@@ -122,7 +122,7 @@ package struct Sidecar: Sendable {
         services.append(coordinator)
         let monitor = OutageMonitor(
             services: configuration.services, coordinator: coordinator, locks: configuration.locks,
-            eventLoopGroup: coordinator.eventLoop, reports: OutageReports(to: coordinator), logger: logger)
+            eventLoopGroup: coordinator.eventLoop, reporter: OutageReporter(to: coordinator), logger: logger)
         services.append(monitor)
         let probe: ProbeReadings.Lookup = { monitor.reading(ofService: $0) }
         let scheduler = try await SliceScheduler.shared(by: coordinator)
@@ -143,10 +143,11 @@ package struct Sidecar: Sendable {
         if let reload {
             services.append(
                 ConfigurationReloader(
-                    started: configuration, coordinator: coordinator, monitor: monitor, access: access, certificate: certificate,
+                    startConfiguration: configuration, coordinator: coordinator, monitor: monitor, access: access,
+                    certificate: certificate,
                     notifier: notifier, logger: logger,
-                    // Trapped before the listeners open, because then a service manager may send SIGHUP, which would
-                    // otherwise kill the process.
+                    // SIGHUP is trapped before the listeners open, because from then on a service manager may send it,
+                    // and it would otherwise kill the process.
                     requests: await UnixSignalsSequence(trapping: .sighup), read: reload))
         }
         // The group shuts down in reverse order, so the notifier is the first to be notified.
@@ -179,43 +180,45 @@ package struct Sidecar: Sendable {
         return try await eventLoop.submit { NIOLoopBound(Tracer(settings, queue: queue), eventLoop: eventLoop) }.get()
     }
 
-    /// The number of file descriptors needed in addition to those of clients and their calls, for connections to Redis
-    /// and for files.
+    /// The number of file descriptors for everything except clients and their calls, such as connections to Redis and
+    /// files.
     private static let otherOpenFiles = 200
 
+    /// Raises the open-file limit, and logs if it is too low for the configured number of connections.
     private func checkOpenFileLimit() {
-        // Each listener accepts this many connections, and each proxied request needs another one.
-        let listeners = configuration.listen.grpc == nil ? 2 : 3
-        let each = configuration.services.contains { $0.upstream != nil } ? listeners + 1 : listeners
-        let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
-        guard let limit = OpenFileLimit.raiseToHardLimit(), limit < needed else { return }
-        logger.log(.openFiles, ["bound": "\(limit)", "needed": "\(needed)"])
+        // Each listener accepts up to `max_connections`, and the proxy may open as many connections to upstreams.
+        let listenerCount = configuration.listen.grpc == nil ? 2 : 3
+        let hasProxiedService = configuration.services.contains { $0.upstream != nil }
+        let connectionFactor = hasProxiedService ? listenerCount + 1 : listenerCount
+        let neededCount = connectionFactor * configuration.listen.maximumConnections + Self.otherOpenFiles
+        guard let limit = OpenFileLimit.raiseToHardLimit(), limit < neededCount else { return }
+        logger.log(.openFiles, ["bound": "\(limit)", "needed": "\(neededCount)"])
     }
 }
 
 /// Ends the sidecar at the first signal, and records the signal's name.
 private final class TerminationSignals: Service {
     private let signals: UnixSignalsSequence
-    private let first = NIOLockedValueBox<String?>(nil)
+    private let storedName = NIOLockedValueBox<String?>(nil)
 
     init(_ signals: UnixSignalsSequence) {
         self.signals = signals
     }
 
     /// The name of the first signal; `nil` if none has arrived.
-    var received: String? { first.withLockedValue { $0 } }
+    var firstSignalName: String? { storedName.withLockedValue { $0 } }
 
     /// Ends at the first signal, or when the sidecar shuts down for another reason.
     func run() async throws {
         for await signal in signals.cancelOnGracefulShutdown() {
-            first.withLockedValue { $0 = signal == .sigterm ? "SIGTERM" : "SIGINT" }
+            storedName.withLockedValue { $0 = signal == .sigterm ? "SIGTERM" : "SIGINT" }
             return
         }
     }
 }
 
 extension Logger {
-    /// Returns a logger for libraries that omits their progress messages, which contain names of this program's types.
+    /// Returns a logger that omits the progress messages of libraries, which contain names of this program's types.
     func atLeast(_ level: Level) -> Logger {
         var logger = self
         logger.logLevel = max(level, logLevel)

@@ -3,7 +3,7 @@ package import Logging
 /// An event in the log. Its ID, level and message are constants, listed in docs/operate/logs.md; the variable parts are
 /// fields.
 package protocol LoggedEvent: CaseIterable, RawRepresentable<String>, Sendable {
-    /// The log level of the event, and the human-readable message.
+    /// The log level of the event and its human-readable message.
     var line: (level: Logger.Level, message: String) { get }
 }
 
@@ -23,7 +23,7 @@ extension Logger {
     }
 }
 
-/// The events that a connection to Redis logs.
+/// The log events of the connections to Redis.
 package enum RedisLogEvent: String, LoggedEvent {
     case refused = "redis.refused"
     case retried = "redis.retried"
@@ -44,7 +44,7 @@ package enum RedisLogEvent: String, LoggedEvent {
             (.error, "The Redis address leads to several servers; use that of one primary, of Sentinels or of a cluster")
         case .primaryFound: (.info, "Sentinels reported the primary")
         case .switched: (.notice, "Sentinels reported a new primary; all connections use it now")
-        case .formerPrimary: (.warning, "A Sentinel reported a former primary with an older epoch; ignoring it")
+        case .formerPrimary: (.warning, "A Sentinel reported a different primary without a newer epoch; ignoring it")
         case .clusterFound: (.info, "Discovered the servers of the cluster")
         case .clusterSwitched: (.notice, "Hash slots moved to other servers of the cluster; all connections use them now")
         }

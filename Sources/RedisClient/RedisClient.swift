@@ -8,7 +8,8 @@ package actor RedisClient {
     private let topology: RedisTopology
     private let pipeline: any RedisSender
     private var isClosed = false
-    private var connecting: [CheckedContinuation<Void, any Error>] = []
+    /// The callers of `connect` that wait for the attempt in progress.
+    private var connectContinuations: [CheckedContinuation<Void, any Error>] = []
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
@@ -27,15 +28,15 @@ package actor RedisClient {
     }
 
     /// Connects and logs in.
-    /// - Throws: `RedisError` if the attempt fails. The next attempt is then already planned, and another call waits
-    ///   for it. The code is `notConnected` if the client is closed before or meanwhile.
+    /// - Throws: `RedisError` if the attempt fails. The next attempt is then already scheduled, and another call waits
+    ///   for it. The code is `notConnected` if the client was closed before the call or during it.
     package func connect() async throws {
         guard !isClosed else { throw Self.closed }
         guard !pipeline.reachesAllKeys else { return }
-        pipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.connected() } }
+        pipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.serverConnected() } }
         pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.resumeConnecting(with: .failure(error)) } }
         try await withCheckedThrowingContinuation { continuation in
-            connecting.append(continuation)
+            connectContinuations.append(continuation)
             pipeline.start()
             topology.start()
         }
@@ -62,13 +63,13 @@ package actor RedisClient {
 
     private static let closed = RedisError(.notConnected, "this client was closed")
 
-    private func connected() {
+    private func serverConnected() {
         if pipeline.reachesAllKeys { resumeConnecting(with: .success(())) }
     }
 
     private func resumeConnecting(with result: Result<Void, any Error>) {
-        let waiting = connecting
-        connecting = []
-        for continuation in waiting { continuation.resume(with: result) }
+        let continuations = connectContinuations
+        connectContinuations = []
+        for continuation in continuations { continuation.resume(with: result) }
     }
 }

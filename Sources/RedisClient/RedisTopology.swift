@@ -1,15 +1,15 @@
 package import NIOCore
 
-/// One Redis: a server at a fixed address, the primary that Sentinels name, or a cluster. Creates the connections to
-/// it, which reconnect together. Confined to its event loop.
+/// The Redis that a configuration names: a server at a fixed address, the primary that Sentinels report, or a cluster.
+/// Creates the connections, which reconnect together. Confined to its event loop.
 package final class RedisTopology {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
-    /// The directory of a server at a fixed address; `nil` if Sentinels or a cluster name the server.
+    /// The directory of a server at a fixed address; `nil` if Sentinels or a cluster report the servers.
     private let server: ServerDirectory?
-    /// The primary that the Sentinels name; `nil` if there are no Sentinels.
+    /// The directory of the primary that the Sentinels report; `nil` if there are no Sentinels.
     package let primary: PrimaryDirectory?
-    /// The slot map of the cluster; `nil` if Redis is not a cluster.
+    /// The directory of the cluster's servers; `nil` if Redis is not a cluster.
     package let cluster: ClusterDirectory?
 
     package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
@@ -28,7 +28,7 @@ package final class RedisTopology {
 
     /// Creates the connections for commands.
     /// - Parameter reportsServers: whether the slot map of a cluster may be queried over these connections; `false` if
-    ///   their commands take long. The connections of the first sender with `true` are used.
+    ///   their commands take long. Queries use the first sender for which it is `true`.
     package func makeSender(reportsServers: Bool = true) -> any RedisSender {
         guard let cluster else {
             return RedisPipeline(configuration: configuration, environment: environment, directory: directory)
@@ -38,7 +38,7 @@ package final class RedisTopology {
     }
 
     /// Creates the connections that subscribe to `channels` and receive invalidations of the tracked keys.
-    package func listener(channels: [String]) -> any RedisListener {
+    package func receiver(channels: [String]) -> any RedisReceiver {
         var configuration = configuration
         configuration.serverTimeDelay = nil
         guard let cluster else {
@@ -50,18 +50,19 @@ package final class RedisTopology {
             configuration: configuration, channels: channels, environment: environment, directory: cluster)
     }
 
-    /// The address source of a Redis that is not a cluster.
+    /// The source of the server's address, unless Redis is a cluster.
     private var directory: (any RedisDirectory)? { if let primary { primary } else { server } }
 
-    /// Makes new connections, including those to Sentinels, use the passwords and certificates of `new`.
+    /// Makes new connections, including those to Sentinels, use the passwords and certificates of `new`. Open
+    /// connections keep theirs.
     package func replaceSecrets(by new: RedisConfiguration) {
         configuration.replaceSecrets(by: new)
     }
 
     /// The largest number of replicas of any primary; `nil` if unknown.
-    package var replicas: Int? {
+    package var replicaCount: Int? {
         if let cluster { return cluster.view.isKnown ? cluster.view.maximumReplicas : nil }
-        return primary?.replicas
+        return primary?.replicaCount
     }
 
     /// Returns whether this server serves the key, according to the known slot map.

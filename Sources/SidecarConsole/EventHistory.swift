@@ -4,7 +4,7 @@ internal import InterlockCore
 internal import NIOCore
 internal import SidecarListeners
 
-/// The last events that this sidecar received, and the last changes of each breaker. Kept in memory only; confined to
+/// The last events that reached this sidecar, and the last changes of each breaker. Kept only in memory. Confined to
 /// the coordinator's event loop.
 final class EventHistory {
     /// A change of a breaker.
@@ -16,25 +16,30 @@ final class EventHistory {
 
     /// The number of events kept.
     static let capacity = 100
-    /// The number of changes kept for each breaker.
-    static let changes = 20
+    /// The maximum number of changes kept for each breaker.
+    static let maximumChanges = 20
     /// The maximum size of an event in bytes, both as published and as stored. Longer events are not stored.
     private static let maximumEventBytes = 8 << 10
     /// The maximum nesting depth of an event's JSON.
     private static let maximumDepth = 16
 
-    /// The number of the newest event; 0 if there is none.
-    private(set) var last: Int64 = 0
+    /// The number of the newest event; 0 before the first event.
+    private(set) var lastNumber: Int64 = 0
     /// The events as JSON, newest first, each with its source.
     private var events: Deque<(json: ByteBuffer, source: String)> = []
-    /// The number of kept events by source.
+    /// The number of stored events by source.
     private var counts: [String: Int] = [:]
     private var breakers: [String: Deque<Change>] = [:]
 
-    func received(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
-        let words: [String: JSONValue] = ["number": .integer(last + 1), "what": .string(event?.sentence ?? "")]
-        if let json = Self.encoded(message.json, words) {
-            last += 1
+    /// Records an event, and the change of a breaker that it describes.
+    func record(
+        _ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool
+    ) {
+        let addedFields: [String: JSONValue] = [
+            "number": .integer(lastNumber + 1), "what": .string(event?.sentence ?? ""),
+        ]
+        if let json = Self.encoded(message.json, addedFields) {
+            lastNumber += 1
             let source = Self.source(event?.payload)
             events.prepend((json, source))
             counts[source, default: 0] += 1
@@ -43,12 +48,12 @@ final class EventHistory {
         guard case .breaker(let change) = event?.payload, let event, isConfigured(change.service) else { return }
         var changes = breakers[change.service] ?? []
         changes.prepend(Change(origin: event.origin, atMilliseconds: event.atMilliseconds, breaker: change.breaker))
-        if changes.count > Self.changes { changes.removeLast() }
+        if changes.count > Self.maximumChanges { changes.removeLast() }
         breakers[change.service] = changes
     }
 
-    /// Returns the source of an event. Events of the source with the most events are dropped first, so a limit that is
-    /// reached every second displaces its own events and not one about a broken lock. O(1).
+    /// Returns the source of an event. Events of the source with the most events are dropped first, so that a limit
+    /// that is reached every second displaces its own events, not one about a broken lock. O(1).
     private static func source(_ payload: EventPayload?) -> String {
         switch payload {
         case .limit(let event): "limit \(event.service) \(event.limitName)"
@@ -68,9 +73,9 @@ final class EventHistory {
     }
 
     /// Drops the changes of services that are no longer configured.
-    /// - Parameter isConfigured: whether a service is configured.
-    func keep(_ isConfigured: (_ service: String) -> Bool) {
-        for service in Array(breakers.keys) where !isConfigured(service) { breakers[service] = nil }
+    /// - Parameter isUnconfigured: whether a service is no longer configured.
+    func removeAll(where isUnconfigured: (_ service: String) -> Bool) {
+        for service in Array(breakers.keys) where isUnconfigured(service) { breakers[service] = nil }
     }
 
     /// Returns the changes of a breaker, newest first.
@@ -83,20 +88,20 @@ final class EventHistory {
             if index > 0 { buffer.writeStaticString(",") }
             buffer.writeImmutableBuffer(event.json)
         }
-        buffer.writeString("],\"last\":\(last)}")
+        buffer.writeString("],\"last\":\(lastNumber)}")
     }
 
-    /// Returns the published text, parsed and encoded again with `words` added. Until now only the fields of its type
-    /// were decoded, so the rest may be malformed and would corrupt the response. Returns `nil` if the text is not
-    /// JSON, nested too deeply or too long.
-    private static func encoded(_ published: String, _ words: [String: JSONValue]) -> ByteBuffer? {
-        guard published.utf8.count <= maximumEventBytes,
-            let event = try? JSONValue(reading: published.utf8, maximumDepth: maximumDepth)
+    /// Parses a published event, and encodes it again with `addedFields` as its member `words`. The caller has decoded
+    /// only the fields of the event's type, so the rest is validated here: malformed JSON would corrupt the response.
+    /// Returns `nil` if the event is not JSON, nested too deeply or too long.
+    private static func encoded(_ publishedJSON: String, _ addedFields: [String: JSONValue]) -> ByteBuffer? {
+        guard publishedJSON.utf8.count <= maximumEventBytes,
+            let event = try? JSONValue(reading: publishedJSON.utf8, maximumDepth: maximumDepth)
         else {
             return nil
         }
         var json = ByteBuffer()
-        event.adding("words", .object(words)).write(into: &json)
+        event.adding("words", .object(addedFields)).write(into: &json)
         return json.readableBytes <= maximumEventBytes ? json : nil
     }
 }

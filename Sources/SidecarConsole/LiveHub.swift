@@ -15,35 +15,38 @@ internal import SidecarSettings
 package final class LiveHub {
     /// The maximum number of concurrent followers.
     static let maximumFollowers = 64
-    /// The number of topics above which those without followers are dropped, the least recently viewed first.
+    /// The number of topics above which topics without followers are dropped, the least recently requested first.
     private static let maximumTopics = 64
     private static let tick = TimeAmount.milliseconds(100)
-    /// How long a postponed read is remembered if nobody requests it again, in milliseconds.
-    private static let postponedReadLifetime: Int64 = 3000
+    /// The time for which a postponed read stays due without another request for its topic.
+    private static let postponedReadLifetimeMilliseconds: Int64 = 3000
     /// The number of ticks without an update after which a comment is sent, to show that the sidecar is alive.
     private static let heartbeatTicks = 20
 
     private let eventLoop: any EventLoop
-    private let calls: CoordinatorCalls
+    private let coordinator: LoopBoundCoordinator
     private let parts: LiveParts
     private let rates = RateHistory()
     private let events = EventHistory()
     private let budget = ReadBudget()
-    /// The known topics. Topics without followers are kept, because their last content may be requested again.
+    /// The topics that consoles have requested. Topics without followers are kept, because their content may be
+    /// requested again.
     private var topics: [LivePart: LiveTopic] = [:]
     private var followers: [ObjectIdentifier: LiveFollower] = [:]
-    /// The remaining steps of the current round. If a round is unfinished at the next tick, that tick starts none.
+    /// The remaining steps of the current round. A tick starts a round only if the previous one is finished.
     private var round: Deque<Step> = []
-    /// The event-loop time of all consoles. Rounds run in slices, and all consoles together count as one connection.
+    /// The scheduling of rounds, which run in slices. All consoles together count as one connection.
     private let slices: ConnectionSlices
     private var ticker: RepeatedTask?
     private var sampler: RepeatedTask?
 
+    /// A step of a round.
     private enum Step {
         case refresh(LiveTopic)
         case update(ObjectIdentifier)
     }
 
+    /// Creates a hub that does not record decisions and events. `start` creates one that does.
     /// - Parameters:
     ///   - probe: the lookup of a service's probe readings.
     ///   - scheduler: the scheduler that divides the event loop's time among clients; `nil` if there are no other
@@ -53,8 +56,8 @@ package final class LiveHub {
     ) {
         eventLoop = coordinator.eventLoop
         slices = ConnectionSlices(scheduler ?? SliceScheduler(of: coordinator))
-        calls = coordinator.callsOnEventLoop()
-        parts = LiveParts(calls: calls, probe: probe, rates: rates, events: events, budget: budget)
+        self.coordinator = coordinator.loopBound()
+        parts = LiveParts(coordinator: self.coordinator, probe: probe, rates: rates, events: events, budget: budget)
     }
 
     /// Creates a hub on the coordinator's event loop, where it starts to record decisions and events.
@@ -65,14 +68,15 @@ package final class LiveHub {
         let eventLoop = coordinator.eventLoop
         return try await eventLoop.submit {
             let hub = LiveHub(coordinator: coordinator, probe: probe, scheduler: scheduler?.value)
-            hub.begin()
+            hub.startRecording()
             return NIOLoopBound(hub, eventLoop: eventLoop)
         }.get()
     }
 
-    private func begin() {
+    /// Starts to record decisions and events.
+    private func startRecording() {
         // The subscription is never cancelled, so it must not retain the hub.
-        _ = calls.follow { [weak self] message, event in self?.received(message, event) }
+        _ = coordinator.follow { [weak self] message, event in self?.eventReceived(message, event) }
         sampler = scheduleRepeated(every: .seconds(1)) { [weak self] in self?.sample() }
     }
 
@@ -81,23 +85,23 @@ package final class LiveHub {
         ticker?.cancel()
     }
 
-    private func received(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) {
-        events.received(message, event) { calls.hasService($0) }
+    private func eventReceived(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) {
+        events.record(message, event) { coordinator.hasService($0) }
     }
 
-    private func scheduleRepeated(every pause: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {
+    private func scheduleRepeated(every interval: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {
         let action = NIOLoopBound(action, eventLoop: eventLoop)
-        return eventLoop.scheduleRepeatedTask(initialDelay: pause, delay: pause) { _ in action.value() }
+        return eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in action.value() }
     }
 
     /// Records the decisions of the last second.
     func sample() {
-        let counts = calls.counts
+        let counts = coordinator.counts
         rates.sample(counts)
-        events.keep { counts.services[$0] != nil }
+        events.removeAll { counts.services[$0] == nil }
     }
 
-    // MARK: Once
+    // MARK: Single frames
 
     /// Renders all parts of a view as one JSON object on one line.
     /// - Parameter show: a closure that is called once, after the pending reads of the parts from Redis have ended.
@@ -105,11 +109,11 @@ package final class LiveHub {
     func frame(of view: LiveView, show: @escaping (ByteBuffer) -> Void) throws(InterlockError) {
         let topics = try self.topics(of: view)
         readDueTopics(topics)
-        var unread = topics.count
+        var unreadCount = topics.count
         for topic in topics {
             topic.whenRead { [self] in
-                unread -= 1
-                guard unread == 0 else { return }
+                unreadCount -= 1
+                guard unreadCount == 0 else { return }
                 show(frame(of: view, topics))
             }
         }
@@ -118,7 +122,7 @@ package final class LiveHub {
 
     private func frame(of view: LiveView, _ topics: [LiveTopic]) -> ByteBuffer {
         var frame = ByteBuffer()
-        frame.writeString("{\"now_ms\":\(calls.wallTime())")
+        frame.writeString("{\"now_ms\":\(coordinator.wallTimeMilliseconds())")
         for topic in topics {
             parts.refresh(topic)
             frame.writeString(",\"\(topic.part.name)\":")
@@ -129,8 +133,8 @@ package final class LiveHub {
     }
 
     private func topics(of view: LiveView) throws(InterlockError) -> [LiveTopic] {
-        if case .service(let name) = view { _ = try calls.service(name.text).get() }
-        let now = calls.now()
+        if case .service(let name) = view { _ = try coordinator.service(name.text).get() }
+        let now = coordinator.now()
         return view.parts.map { part in
             let topic = topics[part] ?? LiveTopic(part, now: now)
             topics[part] = topic
@@ -139,16 +143,19 @@ package final class LiveHub {
         }
     }
 
-    private func dropTopics(except kept: [LiveTopic]) {
+    /// Drops topics without followers if there are too many.
+    private func dropTopics(except keptTopics: [LiveTopic]) {
         guard topics.count > Self.maximumTopics else { return }
-        let followed = Set(followers.values.flatMap { $0.topics.map(\.part) } + kept.map(\.part))
-        let others = topics.values.filter { !followed.contains($0.part) }.sorted { $0.requestedAt < $1.requestedAt }
-        for topic in others.prefix(topics.count - Self.maximumTopics) { topics[topic.part] = nil }
+        let keptParts = Set(followers.values.flatMap { $0.topics.map(\.part) } + keptTopics.map(\.part))
+        let unusedTopics = topics.values.filter { !keptParts.contains($0.part) }.sorted {
+            $0.requestedAt < $1.requestedAt
+        }
+        for topic in unusedTopics.prefix(topics.count - Self.maximumTopics) { topics[topic.part] = nil }
     }
 
     // MARK: Following
 
-    /// Sends a stream of events: `hello`, then each part, and again each part that changes.
+    /// Sends a stream of events: first `hello` and every part, then each part that changes.
     /// - Throws: `InterlockError` if the view's service is not configured, or there are too many followers.
     func follow(_ view: LiveView, _ call: HTTPCall, _ responder: HTTPResponder) throws(InterlockError) {
         guard followers.count < Self.maximumFollowers else {
@@ -162,12 +169,12 @@ package final class LiveHub {
         guard responder(response) else { return }
         let id = ObjectIdentifier(follower)
         followers[id] = follower
-        budget.followers = followers.count
+        budget.consoleCount = followers.count
         responder.onDisconnect { [weak self] in
             self?.followerLeft(id)
             responder.abort()
         }
-        follower.sendHello(wall: calls.wallTime())
+        follower.sendHello(nowMilliseconds: coordinator.wallTimeMilliseconds())
         readDueTopics(follower.topics)
         for topic in follower.topics { parts.refresh(topic) }
         follower.sendUpdates()
@@ -175,9 +182,9 @@ package final class LiveHub {
     }
 
     private func followerLeft(_ id: ObjectIdentifier) {
-        // Otherwise every letter typed into the search field would leave a postponed read behind.
+        // Otherwise, every letter that is typed into the search field would leave a postponed read behind.
         for topic in followers.removeValue(forKey: id)?.topics ?? [] { topic.cancelPostponedRead() }
-        budget.followers = followers.count
+        budget.consoleCount = followers.count
         guard followers.isEmpty else { return }
         ticker?.cancel()
         ticker = nil
@@ -190,7 +197,7 @@ package final class LiveHub {
         }
         guard round.isEmpty else { return }
         readDueTopics()
-        round.append(contentsOf: followed.map(Step.refresh))
+        round.append(contentsOf: followedTopics.map(Step.refresh))
         round.append(contentsOf: followers.keys.map(Step.update))
         continueRoundLater()
     }
@@ -204,7 +211,7 @@ package final class LiveHub {
             case .refresh(let topic): parts.refresh(topic)
             case .update(let id):
                 guard let follower = followers[id] else { continue }
-                follower.sendHello(wall: calls.wallTime())
+                follower.sendHello(nowMilliseconds: coordinator.wallTimeMilliseconds())
                 follower.sendUpdates()
                 follower.sendHeartbeatIfQuiet(after: Self.heartbeatTicks)
             }
@@ -214,26 +221,28 @@ package final class LiveHub {
     }
 
     /// The topics of all followers, without duplicates.
-    private var followed: Dictionary<LivePart, LiveTopic>.Values {
+    private var followedTopics: Dictionary<LivePart, LiveTopic>.Values {
         var topics: [LivePart: LiveTopic] = [:]
         for follower in followers.values { for topic in follower.topics { topics[topic.part] = topic } }
         return topics.values
     }
 
     /// Starts the due reads of followed, postponed and requested topics, as far as the budget allows.
-    private func readDueTopics(_ requested: [LiveTopic] = []) {
-        let now = calls.now()
-        var due: [LivePart: LiveTopic] = [:]
+    private func readDueTopics(_ requestedTopics: [LiveTopic] = []) {
+        let now = coordinator.now()
+        var candidates: [LivePart: LiveTopic] = [:]
         // If the budget is spent, only the requested topics are visited, so that they record the postponement.
-        if budget.mayRead(now: now) {
-            for topic in followed { due[topic.part] = topic }
+        if budget.beginRead(now: now) {
+            for topic in followedTopics { candidates[topic.part] = topic }
             for topic in topics.values
-            where topic.reading.isPostponed && now < topic.requestedAt.advanced(byMilliseconds: Self.postponedReadLifetime) {
-                due[topic.part] = topic
+            where topic.reading.isPostponed
+                && now < topic.requestedAt.advanced(byMilliseconds: Self.postponedReadLifetimeMilliseconds)
+            {
+                candidates[topic.part] = topic
             }
         }
-        for topic in requested { due[topic.part] = topic }
-        for topic in LiveTopic.sortedByDueTime(due.values) { parts.read(topic, now: now) }
+        for topic in requestedTopics { candidates[topic.part] = topic }
+        for topic in LiveTopic.sortedByDueTime(candidates.values) { parts.read(topic, now: now) }
     }
 }
 
@@ -244,14 +253,15 @@ private final class LiveFollower {
     let topics: [LiveTopic]
     /// The version of each topic that was last sent.
     private var sentVersions: [Int]
-    private var quietTicks = 0
+    /// The number of ticks since the last write.
+    private var quietTickCount = 0
     /// The number of ticks for which the client has read nothing.
-    private var stalledTicks = 0
-    private var ticksSinceHello = 0
+    private var stalledTickCount = 0
+    private var tickCountSinceHello = 0
     /// The role that was last sent.
     private var role: APIKey.Role?
 
-    /// The number of ticks after which a client that reads nothing is disconnected: 30 s.
+    /// The number of ticks after which a client that reads nothing is disconnected: 30 seconds.
     private static let maximumStalledTicks = 300
     /// The number of ticks between two `hello` events: one minute.
     private static let maximumTicksWithoutHello = 600
@@ -268,30 +278,33 @@ private final class LiveFollower {
     /// Whether the stream must end, because the client has disconnected or reads nothing, the sidecar is shutting down,
     /// or the key was removed.
     var mustEnd: Bool {
-        responder.isOver || call.shutdown.hasFired || caller == nil || stalledTicks > Self.maximumStalledTicks
+        responder.hasEnded || call.shutdown.hasFired || caller == nil || stalledTickCount > Self.maximumStalledTicks
     }
 
-    func end() { if stalledTicks > 0 { responder.abort() } else { responder.writeEnd(nil) } }
+    /// Ends the stream. If the client is not reading, closes its connection.
+    func end() { if stalledTickCount > 0 { responder.abort() } else { responder.writeEnd(nil) } }
 
-    /// Sends the caller's name, its role and the time: first, whenever the role changes, and once a minute, because
-    /// clocks may be adjusted.
-    func sendHello(wall: Int64) {
-        ticksSinceHello += 1
-        guard let caller, responder.isWritable, caller.role != role || ticksSinceHello > Self.maximumTicksWithoutHello else {
+    /// Sends the caller's name, the role and the time: at the start, whenever the role changes, and once a minute,
+    /// because clocks may be adjusted.
+    func sendHello(nowMilliseconds: Int64) {
+        tickCountSinceHello += 1
+        guard let caller, responder.isWritable,
+            caller.role != role || tickCountSinceHello > Self.maximumTicksWithoutHello
+        else {
             return
         }
         role = caller.role
-        ticksSinceHello = 0
-        write(
-            ByteBuffer(
-                string: ServerSentEvents.event(
-                    "hello", ["caller": .string(caller.name), "now_ms": .integer(wall), "role": .string(caller.role.rawValue)])))
+        tickCountSinceHello = 0
+        let fields: KeyValuePairs<String, JSONValue> = [
+            "caller": .string(caller.name), "now_ms": .integer(nowMilliseconds), "role": .string(caller.role.rawValue),
+        ]
+        write(ByteBuffer(string: ServerSentEvents.event("hello", fields)))
     }
 
     /// Sends the changed topics, if the client is reading.
     func sendUpdates() {
-        guard responder.isWritable else { return stalledTicks += 1 }
-        stalledTicks = 0
+        guard responder.isWritable else { return stalledTickCount += 1 }
+        stalledTickCount = 0
         var updates = ByteBuffer()
         for (index, topic) in topics.enumerated() where sentVersions[index] != topic.version {
             sentVersions[index] = topic.version
@@ -303,13 +316,14 @@ private final class LiveFollower {
         if updates.readableBytes > 0 { write(updates) }
     }
 
-    func sendHeartbeatIfQuiet(after ticks: Int) {
-        quietTicks += 1
-        if quietTicks > ticks, responder.isWritable { write(ByteBuffer(string: ":\n\n")) }
+    /// Sends a comment if no event was sent for some ticks.
+    func sendHeartbeatIfQuiet(after tickCount: Int) {
+        quietTickCount += 1
+        if quietTickCount > tickCount, responder.isWritable { write(ByteBuffer(string: ":\n\n")) }
     }
 
     private func write(_ bytes: ByteBuffer) {
-        quietTicks = 0
+        quietTickCount = 0
         responder.write(bytes)
         responder.flush()
     }

@@ -11,13 +11,13 @@ enum LivePart: Hashable {
     case services(search: ExactText, from: Int)
     case service(ExactText)
     case limits(ExactText)
-    case minute(ExactText)
+    case lastMinute(ExactText)
 
     /// Whether the part is read from Redis.
     var isReadFromRedis: Bool {
         switch self {
         case .fleet, .locks, .lock, .limits: true
-        case .sidecar, .redis, .rates, .events, .domains, .grants, .services, .service, .minute: false
+        case .sidecar, .redis, .rates, .events, .domains, .grants, .services, .service, .lastMinute: false
         }
     }
 
@@ -36,7 +36,7 @@ enum LivePart: Hashable {
         case .services: "services"
         case .service: "service"
         case .limits: "limits"
-        case .minute: "minute"
+        case .lastMinute: "minute"
         }
     }
 }
@@ -49,7 +49,7 @@ extension LiveView {
         case .locks(let search, let cursor): [.sidecar, .locks(search: search, cursor: cursor)]
         case .lock(let name): [.sidecar, .lock(name), .grants(name)]
         case .services(let search, let from): [.sidecar, .services(search: search, from: from)]
-        case .service(let name): [.sidecar, .service(name), .limits(name), .minute(name)]
+        case .service(let name): [.sidecar, .service(name), .limits(name), .lastMinute(name)]
         case .domains: [.sidecar, .domains]
         case .grants: [.sidecar, .grants(nil)]
         case .events: [.sidecar, .events]

@@ -6,21 +6,28 @@ internal import SidecarListeners
 /// The current content of a part of a view, shared by all consoles that show it. Confined to the coordinator's event
 /// loop.
 final class LiveTopic {
+    /// A closure that receives the content that was read, or the error, with the lifetime of the content and the number
+    /// of commands that the read cost.
+    typealias ReadCompletion =
+        (Result<[String: JSONValue], InterlockError>, _ lifetimeMilliseconds: Int64, _ commandCount: Int) -> Void
+
     let part: LivePart
-    /// One JSON object on one line; `nil` if the part was not rendered yet.
+    /// The rendered part: one JSON object on one line; `nil` if it was not rendered yet.
     private(set) var json: ByteBuffer?
     /// A number that increases with every change of `json`.
     private(set) var version = 0
     /// The time of the last request for the topic by a console.
     var requestedAt: Instant
-    /// The stamp of the state from which `json` was rendered; `nil` if the part is rendered every time.
+    /// The version of the state from which `json` was rendered; `nil` if the part is rendered every time.
     private var stamp: Int?
 
-    // The state of reading from Redis.
+    /// The last read from Redis, and the state of the next one.
     fileprivate(set) var reading = LiveReading()
-    private var waiting: [() -> Void] = []
+    /// The closures to call when the current read ends.
+    private var readCompletions: [() -> Void] = []
 
-    /// - Parameter now: the due time of the first read.
+    /// Creates a topic without content.
+    /// - Parameter now: the current time. The first read is due immediately.
     init(_ part: LivePart, now: Instant) {
         self.part = part
         requestedAt = now
@@ -37,10 +44,10 @@ final class LiveTopic {
     func show(stamp: Int? = nil, _ write: (inout ByteBuffer) -> Void) {
         guard json == nil || stamp == nil || stamp != self.stamp else { return }
         self.stamp = stamp
-        var new = ByteBuffer()
-        write(&new)
-        guard new != json else { return }
-        json = new
+        var newJSON = ByteBuffer()
+        write(&newJSON)
+        guard newJSON != json else { return }
+        json = newJSON
         version += 1
     }
 
@@ -52,50 +59,51 @@ final class LiveTopic {
 
     /// Starts the next read if it is due.
     /// - Parameters:
-    ///   - wall: this host's clock, in milliseconds. The age of the content is measured from the start of the read.
+    ///   - wallMilliseconds: returns the time of this host's clock, as Unix time in milliseconds. The age of the
+    ///     content counts from the start of the read.
     ///   - budget: the budget of Redis commands.
     ///   - maximum: the maximum number of commands that a read costs, reserved until the actual cost is known.
-    ///   - read: a closure that calls its argument once, with the result, its lifetime in milliseconds, and the number
-    ///     of commands it cost.
+    ///   - read: a closure that starts the read and calls its argument once, when the read ends.
     func readIfDue(
-        now: Instant, wall: @escaping () -> Int64, budget: ReadBudget, maximum: Int = 1,
-        _ read: (@escaping (Result<[String: JSONValue], InterlockError>, _ lifetime: Int64, _ commands: Int) -> Void) -> Void
+        now: Instant, wallMilliseconds: @escaping () -> Int64, budget: ReadBudget, maximum: Int = 1,
+        _ read: (@escaping ReadCompletion) -> Void
     ) {
         guard !reading.isInFlight, reading.dueAt <= now else { return }
-        let expected = reading.cost ?? maximum
-        guard budget.reserve(now: now, expecting: expected) else {
-            // The last content is still shown, with its age.
+        let expectedCost = reading.cost ?? maximum
+        guard budget.reserve(now: now, expecting: expectedCost) else {
+            // Meanwhile, the last content is shown with its age.
             reading.isPostponed = true
             return
         }
-        let began = wall()
+        let startedMilliseconds = wallMilliseconds()
         reading.isPostponed = false
         reading.isInFlight = true
-        read { [self] result, lifetime, commands in
+        read { [self] result, lifetimeMilliseconds, commands in
             reading.isInFlight = false
-            budget.correct(commands, expected: expected)
+            budget.correct(commands, expected: expectedCost)
             // The lifetime, like the age, counts from the start of the read.
-            reading.dueAt = now.advanced(byMilliseconds: lifetime)
-            reading.count += 1
+            reading.dueAt = now.advanced(byMilliseconds: lifetimeMilliseconds)
+            reading.readCount += 1
             switch result {
             case .success(let fields):
                 reading.cost = commands
-                reading.content = LiveReading.Content(fields: fields, atMilliseconds: began, seenMilliseconds: wall())
+                reading.content = LiveReading.Content(
+                    fields: fields, atMilliseconds: startedMilliseconds, seenMilliseconds: wallMilliseconds())
                 reading.failure = nil
             case .failure(let error): reading.failure = error.message
             }
-            let waiting = waiting
-            self.waiting = []
-            for done in waiting { done() }
+            let completions = readCompletions
+            readCompletions = []
+            for completion in completions { completion() }
         }
     }
 
     /// Cancels the postponed read.
     func cancelPostponedRead() { reading.isPostponed = false }
 
-    /// Calls `done` when the current read ends, or immediately if there is none.
-    func whenRead(_ done: @escaping () -> Void) {
-        if reading.isInFlight { waiting.append(done) } else { done() }
+    /// Calls `completion` when the current read ends, or immediately if there is no read.
+    func whenRead(_ completion: @escaping () -> Void) {
+        if reading.isInFlight { readCompletions.append(completion) } else { completion() }
     }
 }
 
@@ -113,7 +121,7 @@ struct LiveReading {
     /// The reason why the last read failed; `nil` if it succeeded.
     fileprivate(set) var failure: String?
     /// The number of completed reads, including failed ones.
-    fileprivate(set) var count = 0
+    fileprivate(set) var readCount = 0
     fileprivate var isInFlight = false
     /// Whether a due read is waiting for the budget.
     fileprivate(set) var isPostponed = false
@@ -121,15 +129,15 @@ struct LiveReading {
     /// The number of commands that the last successful read cost; `nil` if none has succeeded.
     fileprivate var cost: Int?
 
-    /// Whether any read has ended.
-    var isDone: Bool { count > 0 }
-    /// Whether there is content, or a reason why there is none.
+    /// Whether any read has finished.
+    var isDone: Bool { readCount > 0 }
+    /// Whether there is content, or a reason for its absence.
     var isShowable: Bool { isDone || isPostponed }
 
     private static let postponedNotice =
         "this sidecar is serving too many console views to read it yet; try again in a few seconds"
 
-    /// Returns the members to show, with their age and the reason why they are not newer.
+    /// Returns the members to show, with the time of the read and the reason why they are not newer.
     /// - Parameter empty: the members to show before the first successful read.
     func fields(empty: [String: JSONValue]) -> [String: JSONValue] {
         var fields = content?.fields ?? empty

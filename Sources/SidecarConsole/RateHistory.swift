@@ -1,10 +1,10 @@
 internal import Interlock
 internal import SidecarListeners
 
-/// The decisions per second in the recent past, for plots. Kept in memory only; confined to the coordinator's event
+/// The decisions per second in the recent past, for plots. Kept only in memory. Confined to the coordinator's event
 /// loop.
 final class RateHistory {
-    /// The kinds of counts over all services and locks.
+    /// The kinds of counts that are summed over all services and locks.
     enum Total: String, CaseIterable {
         case locksGranted = "locks_granted"
         case locksRefused = "locks_held"
@@ -26,20 +26,20 @@ final class RateHistory {
         case outcomesFailed = "outcomes_failed"
     }
 
-    /// The number of seconds kept of the totals.
-    static let seconds = 300
-    /// The number of seconds kept for each service.
-    static let serviceSeconds = 60
+    /// The number of seconds for which the totals are kept.
+    static let retentionSeconds = 300
+    /// The number of seconds for which the counts of each service are kept.
+    static let serviceRetentionSeconds = 60
 
-    /// The number of samples taken.
-    private(set) var samples = 0
-    private var totals = SecondSeries(kinds: Total.allCases.count, seconds: RateHistory.seconds)
+    /// The number of calls of `sample` so far.
+    private(set) var sampleCount = 0
+    private var totals = PerSecondSeries(kinds: Total.allCases.count, seconds: RateHistory.retentionSeconds)
     /// The counts of each service that has had any activity.
-    private var services: [String: SecondSeries] = [:]
+    private var services: [String: PerSecondSeries] = [:]
 
-    /// Records the increase since the last call. Must be called once a second.
+    /// Records the increase of the counts since the last call. Must be called once a second.
     func sample(_ counts: DecisionCounts) {
-        samples += 1
+        sampleCount += 1
         totals.append(
             Total.allCases.map { total in
                 switch total {
@@ -55,8 +55,9 @@ final class RateHistory {
             })
         for service in Array(services.keys) where counts.services[service] == nil { services[service] = nil }
         for (service, counts) in counts.services where counts != ServiceCounts() || services[service] != nil {
-            services[service, default: SecondSeries(kinds: PerService.allCases.count, seconds: Self.serviceSeconds)]
-                .append(Self.values(counts))
+            services[
+                service, default: PerSecondSeries(kinds: PerService.allCases.count, seconds: Self.serviceRetentionSeconds)
+            ].append(Self.values(counts))
         }
     }
 
@@ -79,29 +80,30 @@ final class RateHistory {
     }
 
     func fields(ofService service: String) -> [String: JSONValue] {
-        let series = services[service] ?? SecondSeries(kinds: PerService.allCases.count, seconds: 0)
+        let series = services[service] ?? PerSecondSeries(kinds: PerService.allCases.count, seconds: 0)
         return Dictionary(uniqueKeysWithValues: PerService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
     }
 
     /// Returns the services whose limits refused calls in the last minute, with their numbers of calls. The services
     /// with the most refusals come first.
     func limitedServices(maximum: Int) -> [[String: JSONValue]] {
-        let found = services.filter { $0.value.sum(Self.limitedKind) > 0 }.sorted {
-            ($1.value.sum(Self.limitedKind), $0.key) < ($0.value.sum(Self.limitedKind), $1.key)
+        let limitedServices = services.filter { $0.value.sum(Self.limitedKindIndex) > 0 }.sorted {
+            ($1.value.sum(Self.limitedKindIndex), $0.key) < ($0.value.sum(Self.limitedKindIndex), $1.key)
         }
-        return found.prefix(maximum).map { service, series in
+        return limitedServices.prefix(maximum).map { service, series in
             [
-                "service": .string(service), PerService.callsLimited.rawValue: .integer(series.sum(Self.limitedKind)),
-                PerService.callsTaken.rawValue: .integer(series.sum(Self.takenKind)),
+                "service": .string(service),
+                PerService.callsLimited.rawValue: .integer(series.sum(Self.limitedKindIndex)),
+                PerService.callsTaken.rawValue: .integer(series.sum(Self.takenKindIndex)),
             ]
         }
     }
 
-    private static let limitedKind = PerService.allCases.firstIndex(of: .callsLimited) ?? 0
-    private static let takenKind = PerService.allCases.firstIndex(of: .callsTaken) ?? 0
+    private static let limitedKindIndex = PerService.allCases.firstIndex(of: .callsLimited) ?? 0
+    private static let takenKindIndex = PerService.allCases.firstIndex(of: .callsTaken) ?? 0
 
-    /// Returns the sum over the last minute for each kind.
-    func minute(ofService service: String) -> [String: JSONValue] {
+    /// Returns the sum of each kind over the last minute.
+    func lastMinute(ofService service: String) -> [String: JSONValue] {
         Dictionary(
             uniqueKeysWithValues: PerService.allCases.enumerated().map {
                 ($1.rawValue, .integer(services[service]?.sum($0) ?? 0))
@@ -109,46 +111,48 @@ final class RateHistory {
     }
 }
 
-/// The increase of several counters in each of the last seconds: a ring buffer.
-private struct SecondSeries {
-    private let kinds: Int
+/// A ring buffer of the increase of several counters in each of the last seconds.
+private struct PerSecondSeries {
+    private let kindCount: Int
     private let seconds: Int
     private var values: [Int32] = []
-    /// The index in `values` of the oldest second once the series is full, 0 before.
-    private var oldest = 0
-    private var last: [Int64]
+    /// The index in `values` of the oldest second.
+    private var oldestIndex = 0
+    private var lastCounts: [Int64]
     private var sums: [Int64]
 
-    init(kinds: Int, seconds: Int) {
-        self.kinds = kinds
+    init(kinds kindCount: Int, seconds: Int) {
+        self.kindCount = kindCount
         self.seconds = seconds
-        last = Array(repeating: 0, count: kinds)
-        sums = last
+        lastCounts = Array(repeating: 0, count: kindCount)
+        sums = lastCounts
     }
 
-    /// - Parameter now: the counters. A decrease counts as 0.
-    mutating func append(_ now: [Int64]) {
-        defer { last = now }
-        let isFull = values.count == kinds * seconds
-        for kind in 0..<kinds {
-            let growth = Int32(clamping: max(0, now[kind] - last[kind]))
-            sums[kind] += Int64(growth)
+    /// Records the increase in the last second. A decrease counts as 0.
+    mutating func append(_ counts: [Int64]) {
+        defer { lastCounts = counts }
+        let isFull = values.count == kindCount * seconds
+        for kindIndex in 0..<kindCount {
+            let increase = Int32(clamping: max(0, counts[kindIndex] - lastCounts[kindIndex]))
+            sums[kindIndex] += Int64(increase)
             if isFull {
-                sums[kind] -= Int64(values[oldest + kind])
-                values[oldest + kind] = growth
+                sums[kindIndex] -= Int64(values[oldestIndex + kindIndex])
+                values[oldestIndex + kindIndex] = increase
             } else {
-                values.append(growth)
+                values.append(increase)
             }
         }
-        if isFull { oldest = (oldest + kinds) % values.count }
+        if isFull { oldestIndex = (oldestIndex + kindCount) % values.count }
     }
 
-    func sum(_ kind: Int) -> Int64 { sums[kind] }
+    /// Returns the sum of the increases of one kind.
+    func sum(_ kindIndex: Int) -> Int64 { sums[kindIndex] }
 
-    func list(_ kind: Int) -> JSONValue {
-        let indices =
-            values.isEmpty
-            ? [] : Array(stride(from: oldest, to: values.count, by: kinds)) + stride(from: 0, to: oldest, by: kinds)
-        return .array(indices.map { .integer(Int64(values[$0 + kind])) })
+    /// Returns the increases of one kind, the newest second last.
+    func list(_ kindIndex: Int) -> JSONValue {
+        guard !values.isEmpty else { return .array([]) }
+        let olderIndices = stride(from: oldestIndex, to: values.count, by: kindCount)
+        let newerIndices = stride(from: 0, to: oldestIndex, by: kindCount)
+        return .array((Array(olderIndices) + newerIndices).map { .integer(Int64(values[$0 + kindIndex])) })
     }
 }

@@ -67,7 +67,7 @@ extension ViewModel {
             Column("Service", .service, "service"), Column("Breaker", .state, "state"), Column("Why", .text, "words.why"),
             untilColumn,
         ]
-    ) { breaker, _ in ["why": why(breaker), "until": end(of: breaker)] }
+    ) { breaker, _ in ["why": reasons(breaker), "until": end(of: breaker)] }
 
     package static let limited = ViewModel(
         title: "Limits that refused calls in the last minute", part: "sidecar", rows: "limited", key: ["service"],
@@ -157,7 +157,7 @@ extension ViewModel {
             Column("Taken/min", .number, "minute.calls_taken"), Column("Limited/min", .number, "minute.calls_limited"),
             Column("Why", .text, "words.why"), untilColumn, probeColumn,
         ]
-    ) { service, _ in ["why": why(service), "until": end(of: service), "probe": finding(service["probe"])] }
+    ) { service, _ in ["why": reasons(service), "until": end(of: service), "probe": finding(service["probe"])] }
 
     package static let service = ViewModel(
         title: "Service", part: "service", key: ["service"], empty: "This service is no longer configured.",
@@ -174,7 +174,7 @@ extension ViewModel {
         let rate = ReadableText.percentage(service["failure_rate"].number ?? 0)
         let calls = service["calls"].integer ?? 0
         return [
-            "why": why(service), "until": end(of: service), "probe": finding(service["probe"]),
+            "why": reasons(service), "until": end(of: service), "probe": finding(service["probe"]),
             "failing": "\(rate) of \(calls == 1 ? "1 call" : "\(calls) calls")",
         ]
     }
@@ -187,8 +187,11 @@ extension ViewModel {
             Column("Refused here", .number, "refused"), Column("Retry in", .left, "retry_after_ms"), kindColumn,
         ]
     ) { limit, _ in
-        let most = limit["limit"].integer ?? 0
-        return ["used": limit["used"].integer.map { "\($0) of \(most)" } ?? "\(most) per subject", "kind": kind(of: limit)]
+        let maximum = limit["limit"].integer ?? 0
+        return [
+            "used": limit["used"].integer.map { "\($0) of \(maximum)" } ?? "\(maximum) per subject",
+            "kind": kind(of: limit),
+        ]
     }
 
     package static let history = ViewModel(
@@ -198,7 +201,7 @@ extension ViewModel {
             Column("When", .moment, "at_ms"), Column("Breaker", .state, "state"), Column("Failing", .rate, "failure_rate"),
             Column("Slow", .rate, "slow_rate"), Column("Why", .text, "words.why"),
         ]
-    ) { change, _ in ["why": why(change)] }
+    ) { change, _ in ["why": reasons(change)] }
 
     package static let domains = ViewModel(
         title: "Envoy rate limit domains", part: "domains", rows: "domains.rules", key: ["words.domain", "rule"],
@@ -232,15 +235,17 @@ extension ViewModel {
 
     /// Returns the rows of `limits`: first the limits that were read from Redis, then the limits per subject, whose
     /// usage is not read.
-    /// - Parameter known: the configured limits, each with its number of refusals by this sidecar.
-    package static func limitRows(read: JSONValue?, known: JSONValue?) -> JSONValue {
-        let rows = read.list.map { limit in
+    /// - Parameters:
+    ///   - readLimits: the limits that were read from Redis.
+    ///   - configuredLimits: the configured limits, each with its number of refusals by this sidecar.
+    package static func limitRows(read readLimits: JSONValue?, configured configuredLimits: JSONValue?) -> JSONValue {
+        let rows = readLimits.list.map { limit in
             let used = (limit["limit"].integer ?? 0) &- (limit["remaining"].integer ?? 0)
             return limit.adding("used", .integer(max(0, used)))
-                .adding("refused", known.list.first { $0["name"] == limit["name"] }?["refused"])
+                .adding("refused", configuredLimits.list.first { $0["name"] == limit["name"] }?["refused"])
                 .adding("retry_after_ms", limit["limited"].flag ? limit["retry_after_ms"] : nil)
         }
-        return .array(rows + known.list.filter { $0["per_subject"].flag })
+        return .array(rows + configuredLimits.list.filter { $0["per_subject"].flag })
     }
 
     // MARK: Words
@@ -253,8 +258,8 @@ extension ViewModel {
         let holders = lock["holders"].integer ?? 0
         guard holders > 0 else { return (lock["waiters"].integer ?? 0) > 0 ? "being handed over" : "nobody" }
         // If a lock can have several holders, its label denotes the group.
-        let own = lock["mode"].text == "exclusive" ? nil : lock["leases"].list.first?["label"].text
-        let label = own ?? lock["label"].text ?? ""
+        let holderLabel = lock["mode"].text == "exclusive" ? nil : lock["leases"].list.first?["label"].text
+        let label = holderLabel ?? lock["label"].text ?? ""
         return holders > 1 ? "\(label) and \(holders - 1) more" : label
     }
 
@@ -262,8 +267,8 @@ extension ViewModel {
         lock["permits"].integer.map { "\(lock["holders"].integer ?? 0) of \($0) slots" } ?? lock["mode"].text ?? ""
     }
 
-    /// Returns the reasons for a breaker's state, without its end, which has a separate column.
-    private static func why(_ breaker: JSONValue) -> String {
+    /// Returns the reasons for a breaker's state, without the end of that state, which has a separate column.
+    private static func reasons(_ breaker: JSONValue) -> String {
         BreakerSnapshot(
             state: .closed, text: { breaker[$0].text }, number: { $0.hasSuffix("until_ms") ? nil : breaker[$0].integer },
             rate: { breaker[$0].number }
@@ -276,15 +281,16 @@ extension ViewModel {
         return end > 0 ? "\(end)" : ""
     }
 
+    /// Returns the last finding of a service's probe, or the prober if there is no finding yet.
     private static func finding(_ probe: JSONValue?) -> String {
         guard let finding = probe["finding"].text else { return probe["prober"].text.map { "no result yet (\($0))" } ?? "" }
         return finding + (probe["reason"].text.map { ": \($0)" } ?? "")
     }
 
     private static func kind(of limit: JSONValue) -> String {
-        let words = [
+        let properties = [
             limit["algorithm"].text, limit["per_subject"].flag ? "per subject" : nil, limit["shadow"].flag ? "shadow" : nil,
         ]
-        return words.compactMap(\.self).joined(separator: ", ")
+        return properties.compactMap(\.self).joined(separator: ", ")
     }
 }

@@ -1,7 +1,7 @@
 package import SidecarListeners
 
-/// A table, a list of facts or a diagram, shown by both the console and `interlock top`. They format each value by the
-/// kind of its column and treat no column specially. The console's page contains the models as JSON.
+/// A table, a list of facts or a diagram, shown by both the console and `interlock top`. Both format each value only by
+/// the kind of its column. The console's page contains the models as JSON.
 package struct ViewModel: Encodable, Sendable {
     /// A column of a table, a fact, or a line of a diagram.
     package struct Column: Encodable, Sendable {
@@ -9,7 +9,7 @@ package struct ViewModel: Encodable, Sendable {
             case text, number, flag, list
             /// A number from 0 to 1, shown as a percentage.
             case rate
-            /// A number without thousands separators, because people copy it.
+            /// A number without thousands separators, so that it can be copied.
             case fence
             /// The state of a breaker.
             case state
@@ -29,7 +29,7 @@ package struct ViewModel: Encodable, Sendable {
             case ago
             /// A text, and the `other` value as a bar that is full at the row's `limit`.
             case meter
-            /// The maximum that the console has seen in the last minute.
+            /// The maximum value that the console has received in the last minute.
             case peak
             /// One value for each of the last seconds.
             case series
@@ -60,7 +60,7 @@ package struct ViewModel: Encodable, Sendable {
     package var rows = ""
     /// The paths to the values that identify a row.
     package var key: [String] = []
-    /// The text that replaces an empty table.
+    /// The text to show instead of an empty table.
     package var empty = ""
     package let columns: [Column]
     /// Returns the texts, by name, of cells that combine several values of the row. `parent` is the object that

@@ -2,37 +2,41 @@ internal import DequeModule
 internal import InterlockCore
 internal import NIOCore
 
-/// A call that begins when the pacer allows it.
+/// A call that begins when the pacer admits it.
 protocol PacedCall: AnyObject {
-    /// Whether the call still needs to begin.
+    /// Whether the call still needs to be admitted.
     var isWanted: Bool { get }
-    func admitted()
+    /// Called when the call is admitted. It begins now.
+    func callAdmitted()
 }
 
 /// Admits the proxy's calls in the order of their arrival, and only as many at a time as keep the ticks of the event
 /// loop short. Confined to that loop.
 ///
-/// A tick is measured from the first call that begins or ends in it to the end of the tick. However busy the loop is,
-/// and however many calls are in progress, a few calls are admitted every two milliseconds.
+/// The pacer measures a tick from the first call that is admitted or ends in it. It admits a few calls every two
+/// milliseconds, however busy the loop is and however many calls are in progress.
 final class CallPacer {
-    private static let releaseInterval = TimeAmount.milliseconds(2)
+    /// The interval at which a few waiting calls are admitted even if the window is full.
+    private static let admissionInterval = TimeAmount.milliseconds(2)
+    /// The maximum number of admission intervals that one tick makes up for.
     private static let maximumIntervals: Int64 = 16
     private static let recheckDelay = TimeAmount.microseconds(250)
-    /// The maximum time per tick for starting calls that waited.
-    private static let releaseDuration = TimeAmount.nanoseconds(CallWindow.longTick / 2)
+    /// The maximum time per tick for admitting waiting calls.
+    private static let admissionDuration = TimeAmount.nanoseconds(CallWindow.longTickNanoseconds / 2)
 
     private let eventLoop: any EventLoop
     private let clock: () -> NIODeadline
     private var window = CallWindow()
     private var waiting: Deque<any PacedCall> = []
-    private var inFlight = 0
+    private var inFlightCount = 0
     /// The maximum number of concurrent calls in this tick.
-    private var peakInFlight = 0
-    private var tickBegan: NIODeadline?
-    private var lastBegin = NIODeadline.uptimeNanoseconds(0)
-    private var isReleasing = false
+    private var peakInFlightCount = 0
+    /// The start of the current tick; `nil` until a call is admitted or ends in it.
+    private var tickStartedAt: NIODeadline?
+    private var lastAdmissionAt = NIODeadline.uptimeNanoseconds(0)
+    private var isAdmittingWaitingCalls = false
     private var isCheckScheduled = false
-    /// Whether no tick has ended since the check was scheduled.
+    /// Whether no measured tick has finished since the check was scheduled.
     private var isQuiet = false
 
     init(eventLoop: any EventLoop, clock: (() -> NIODeadline)? = nil) {
@@ -40,78 +44,83 @@ final class CallPacer {
         self.clock = clock ?? { eventLoop.now }
     }
 
-    /// Calls the call's `admitted`, now or later. Once that has happened, the call must call `ended`.
-    func begin(_ call: any PacedCall) {
-        // A released call ended immediately and its client has sent another, which must not overtake waiting calls.
-        guard !isReleasing else { return waiting.append(call) }
+    /// Admits the call, now or later. The call must report its end once it was admitted.
+    func admit(_ call: any PacedCall) {
+        // Reentrant: the call just admitted ended immediately, and its client sent the next one, which must not
+        // overtake waiting calls.
+        guard !isAdmittingWaitingCalls else { return waiting.append(call) }
         let now = clock()
-        let began = noteTick(now)
-        guard waiting.isEmpty, inFlight < window.size, (now - began).nanoseconds <= CallWindow.longTick else {
+        let startedAt = measureTick(now)
+        guard waiting.isEmpty, inFlightCount < window.size,
+            (now - startedAt).nanoseconds <= CallWindow.longTickNanoseconds
+        else {
             waiting.append(call)
             return scheduleCheck()
         }
-        admit(call, now)
+        admitNow(call, now)
     }
 
-    /// Records that a call that had begun has ended or pauses before a retry.
-    func ended() {
-        inFlight -= 1
-        if !isReleasing { _ = noteTick(clock()) }
+    /// Records that a call in progress is over, or pauses before a retry.
+    func callEnded() {
+        inFlightCount -= 1
+        if !isAdmittingWaitingCalls { _ = measureTick(clock()) }
     }
 
-    private func admit(_ call: any PacedCall, _ now: NIODeadline) {
-        inFlight += 1
-        peakInFlight = max(peakInFlight, inFlight)
-        lastBegin = now
-        call.admitted()
+    private func admitNow(_ call: any PacedCall, _ now: NIODeadline) {
+        inFlightCount += 1
+        peakInFlightCount = max(peakInFlightCount, inFlightCount)
+        lastAdmissionAt = now
+        call.callAdmitted()
     }
 
-    /// - Returns: the start of this tick.
-    private func noteTick(_ now: NIODeadline) -> NIODeadline {
-        if let tickBegan { return tickBegan }
-        tickBegan = now
-        peakInFlight = inFlight
-        // Runs after the tick has processed everything that it read.
+    /// Starts to measure the current tick, unless that has happened already.
+    /// - Returns: the start of the tick.
+    private func measureTick(_ now: NIODeadline) -> NIODeadline {
+        if let tickStartedAt { return tickStartedAt }
+        tickStartedAt = now
+        peakInFlightCount = inFlightCount
+        // Runs after the tick has processed all events that it read.
         eventLoop.assumeIsolated().execute { [self] in tickEnded() }
         return now
     }
 
     private func tickEnded() {
-        guard let began = tickBegan else { return }
-        tickBegan = nil
+        guard let startedAt = tickStartedAt else { return }
+        tickStartedAt = nil
         isQuiet = false
         let now = clock()
-        window.noteTick(nanoseconds: (now - began).nanoseconds, inFlight: peakInFlight)
-        // If no call has begun for a while, some waiting calls begin although the window is full.
-        let intervals = (now - lastBegin).nanoseconds / Self.releaseInterval.nanoseconds
-        release(beyond: CallWindow.minimumSize * Int(min(intervals, Self.maximumIntervals)))
+        window.recordTick(nanoseconds: (now - startedAt).nanoseconds, inFlight: peakInFlightCount)
+        // If no call was admitted for some time, some waiting calls are admitted although the window is full.
+        let intervals = (now - lastAdmissionAt).nanoseconds / Self.admissionInterval.nanoseconds
+        admitWaitingCalls(beyond: CallWindow.minimumSize * Int(min(intervals, Self.maximumIntervals)))
     }
 
-    /// - Parameter extra: the number of calls that may begin even if the window is full.
-    private func release(beyond extra: Int) {
-        isReleasing = true
-        let limit = max(window.size, inFlight + extra)
-        let began = clock()
-        var now = began
-        while let call = waiting.first, inFlight < limit, now - began < Self.releaseDuration {
+    /// Admits waiting calls.
+    /// - Parameter extraCount: the number of calls to admit even if the window is full.
+    private func admitWaitingCalls(beyond extraCount: Int) {
+        isAdmittingWaitingCalls = true
+        let limit = max(window.size, inFlightCount + extraCount)
+        let startedAt = clock()
+        var now = startedAt
+        while let call = waiting.first, inFlightCount < limit, now - startedAt < Self.admissionDuration {
             waiting.removeFirst()
             guard call.isWanted else { continue }
-            admit(call, now)
+            admitNow(call, now)
             now = clock()
         }
-        isReleasing = false
+        isAdmittingWaitingCalls = false
         scheduleCheck()
     }
 
-    /// Schedules a check of the waiting calls. If no call begins or ends before it, the check counts as a short tick
-    /// and widens the window, because the calls in progress are waiting for something other than this loop.
+    /// Schedules a check of the waiting calls. If no call is admitted or ends before it, the check counts as a short
+    /// tick and widens the window, because the calls in progress are waiting for something other than this loop.
     private func scheduleCheck() {
         guard !waiting.isEmpty, !isCheckScheduled else { return }
         isCheckScheduled = true
         isQuiet = true
         eventLoop.assumeIsolated().scheduleTask(in: Self.recheckDelay) { [self] in
             isCheckScheduled = false
-            if isQuiet { _ = noteTick(clock()) } else { scheduleCheck() }
+            if isQuiet { _ = measureTick(clock()) } else { scheduleCheck() }
         }
     }
 }

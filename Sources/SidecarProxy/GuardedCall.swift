@@ -9,7 +9,7 @@ internal import SidecarSettings
 internal import SidecarTelemetry
 
 /// A call through the proxy. Executes the actions of `ProxiedCallStateMachine`. Confined to the coordinator's event
-/// loop, like the connections of its client and its upstream.
+/// loop, as are the connections of its client and its upstream.
 final class GuardedCall: HTTPRelay, PacedCall {
     private typealias Machine = ProxiedCallStateMachine
 
@@ -28,29 +28,32 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private let service: String
     private let target: ProxyTarget
     private let subject: String?
-    private let calls: CoordinatorCalls
+    private let coordinator: LoopBoundCoordinator
     private let upstreams: Upstreams
     private let logger: Logger
     private var machine: Machine
     /// The pacer, which counts the call as in progress; `nil` while the call waits to begin or to be retried.
     private var pacer: CallPacer?
-    private var pending: PendingCall?
-    /// The service's upstream and limits, as configured when the permit was requested.
+    /// The permit request that is waiting for a decision; `nil` without such a request.
+    private var pendingPermit: PendingCall?
+    /// The service's upstream, as configured when the permit was requested.
     private var upstream: Upstream?
+    /// The service's limits, as configured when the permit was requested.
     private var limits: [LimitDefinition] = []
-    private var breaker = BreakerSnapshot.State.closed
-    /// The current try, which has a connection or waits for one.
+    private var breakerState = BreakerSnapshot.State.closed
+    /// The current attempt, which has a connection or waits for one.
     private var attempt: UpstreamAttempt?
-    /// The start of the try; `nil` once its duration is recorded.
-    private var tryBegan: Instant?
-    private var held: HeldResponse?
+    /// The start of the attempt; `nil` once its duration is recorded.
+    private var attemptStartedAt: Instant?
+    private var heldResponse: HeldResponse?
     private var recorder: ResponseRecorder?
     private var trace: GuardedCallTrace?
-    /// The part of the request's body that arrived before there was a connection.
+    /// The parts of the request's body that arrived before there was a connection.
     private var unsentParts: [ByteBuffer] = []
-    /// The part of the request's body that was sent, in case it must be resent.
+    /// The parts of the request's body that were sent, in case they must be resent.
     private var replayBuffer: ReplayBuffer
-    private var trailers: HTTPHeaders?
+    /// The trailers of the request; `nil` if it has none, or is not complete yet.
+    private var requestTrailers: HTTPHeaders?
 
     init(
         _ call: HTTPCall, hasBody: Bool, _ responder: HTTPResponder, service: String, target: ProxyTarget, subject: String?,
@@ -62,7 +65,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         self.service = service
         self.target = target
         self.subject = subject
-        calls = upstreams.calls
+        coordinator = upstreams.coordinator
         self.upstreams = upstreams
         self.logger = logger
         replayBuffer = ReplayBuffer(countedBy: upstreams)
@@ -70,25 +73,23 @@ final class GuardedCall: HTTPRelay, PacedCall {
         isGRPC = GRPC.isUsed(in: call.head.headers)
         machine = Machine(
             .init(hasBody: hasBody, isIdempotent: call.head.method.isIdempotent, isGRPC: isGRPC),
-            started: Instant(nanoseconds: responder.eventLoop.uptime))
+            startedAt: Instant(nanoseconds: responder.eventLoop.uptimeNanoseconds))
     }
 
-    private var now: Instant { Instant(nanoseconds: responder.eventLoop.uptime) }
+    private var now: Instant { Instant(nanoseconds: responder.eventLoop.uptimeNanoseconds) }
 
     func start() {
-        trace = GuardedCallTrace(call, service: service, calls: calls)
+        trace = GuardedCallTrace(call, service: service, coordinator: coordinator)
         responder.onDisconnect { [self] in perform(machine.clientLeft(now: now)) }
         guard !machine.isOver else { return }
-        upstreams.pacer.begin(self)
-        guard pacer == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
-        // Without a total timeout, the idle timeout limits the wait.
-        let maximumWait = settings.totalTimeout ?? settings.idleTimeout
-        perform(machine.waitForPacer(atMost: maximumWait.wholeMilliseconds))
+        upstreams.pacer.admit(self)
+        guard pacer == nil, let settings = coordinator.definition(ofService: service)?.upstream else { return }
+        perform(machine.waitForPacer(atMostMilliseconds: settings.maximumPacerWait.wholeMilliseconds))
     }
 
     var isWanted: Bool { !machine.isOver }
 
-    func admitted() {
+    func callAdmitted() {
         pacer = upstreams.pacer
         requestPermit()
     }
@@ -119,11 +120,11 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func fail(_ failure: ProxyFailure, _ report: Machine.Report?, _ consequence: Machine.Consequence) {
-        endTry(report)
+        endAttempt(report)
         var fields = ["service": service, "cause": failure.cause.rawValue, "error": failure.reason]
         fields["trace"] = call.span?.context.traceID.text
         logger.log(.upstreamFailed, fields)
-        trace?.tryFailed(failure.reason)
+        trace?.attemptFailed(failure.reason)
         switch consequence {
         case .pause: pauseForRetry()
         case .respond: respond(with: failure)
@@ -135,115 +136,116 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func giveUp(_ report: Machine.Report?, _ consequence: Machine.Consequence) {
-        trace?.tryFailed(StepTrace.givenUpReason)
-        if let pending { calls.cancel(pending) }
-        endTry(report)
+        trace?.attemptFailed(StepTrace.givenUpReason)
+        if let pendingPermit { coordinator.cancel(pendingPermit) }
+        endAttempt(report)
         guard case .abort = consequence else { return end(with: HTTPProblem.clientDisconnected) }
         finish()
         responder.abort()
     }
 
-    /// Stops counting as in progress until the next try.
+    /// Stops counting as in progress until the next attempt.
     private func pauseForRetry() {
         leavePacer()
         replayBuffer.release()
         setTimer()
     }
 
-    /// Releases everything, once the call is over.
+    /// Releases everything that the call holds, because it is over.
     private func finish() {
-        pending = nil
+        pendingPermit = nil
         releaseConnection()
         leavePacer()
         replayBuffer.release()
-        trace?.ended()
+        trace?.callEnded()
     }
 
     private func leavePacer() {
         let pacer = pacer
         self.pacer = nil
-        pacer?.ended()
+        pacer?.callEnded()
     }
 
     private func releaseConnection() {
-        held = nil
+        heldResponse = nil
         let attempt = attempt
         self.attempt = nil
         attempt?.abandon()
     }
 
-    private func endTry(_ report: Machine.Report?) {
+    private func endAttempt(_ report: Machine.Report?) {
         releaseConnection()
-        recordTry()
+        recordAttempt()
         self.report(report)
     }
 
     private func report(_ report: Machine.Report?) {
         guard let report else { return }
-        calls.reportPermit(
+        coordinator.reportPermit(
             service: service, permit: report.permit, report.outcome, completion: Completion { _, _ in true })
     }
 
-    private func recordTry() {
-        guard let began = tryBegan else { return }
-        tryBegan = nil
-        upstream?.times.attempts.recordNanoseconds(now.nanoseconds - began.nanoseconds, count: 1)
+    private func recordAttempt() {
+        guard let startedAt = attemptStartedAt else { return }
+        attemptStartedAt = nil
+        upstream?.times.attempts.recordNanoseconds(now.nanoseconds - startedAt.nanoseconds, count: 1)
     }
 
     private func recordCall() {
         upstream?.times.calls.recordNanoseconds(
-            now.nanoseconds - machine.started.nanoseconds, trace: call.span?.context)
+            now.nanoseconds - machine.startedAt.nanoseconds, trace: call.span?.context)
     }
 
     // MARK: Permits and attempts
 
     private func requestPermit() {
         let reference: ServiceReference
-        switch calls.service(service) {
-        case .success(let found): reference = found
+        switch coordinator.service(service) {
+        case .success(let configuredService): reference = configuredService
         case .failure(let error): return refuse(HTTPProblem(error))
         }
-        guard let definition = calls.definition(ofService: service), let upstream = configured(definition) else {
+        guard let definition = coordinator.definition(ofService: service), let upstream = currentUpstream(definition)
+        else {
             return refuse(HTTPProblem.notProxied(service))
         }
         guard !isForWebSocket || !upstream.settings.speaksHTTP2 else { return refuse(HTTPProblem.noWebSocket(service)) }
         self.upstream = upstream
         limits = definition.limits
-        let onLimit = definition.onLimit
-        let maximumWait = onLimit.action == .deny ? 0 : onLimit.maximumWait.wholeMilliseconds
-        let action = machine.permitRequested(upstream.policy, maximumWait: maximumWait, now: now)
-        guard case .acquirePermit(let wait) = action else { return perform(action) }
-        trace?.permitRequested(wait: wait)
-        let pending = calls.acquirePermit(
-            reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(),
+        let action = machine.permitRequested(
+            upstream.policy, maximumWaitMilliseconds: definition.onLimit.permitWaitMilliseconds, now: now)
+        guard case .acquirePermit(let waitMilliseconds) = action else { return perform(action) }
+        trace?.permitRequested(waitMilliseconds: waitMilliseconds)
+        let pendingPermit = coordinator.acquirePermit(
+            reference, cost: 1, subject: subject, waitMilliseconds: waitMilliseconds, now: coordinator.now(),
             completion: Completion { [self] _, result in permitDecided(result, upstream) })
-        if machine.isWaitingForPermit { self.pending = pending }
+        if machine.isWaitingForPermit { self.pendingPermit = pendingPermit }
     }
 
-    private func configured(_ definition: ServiceDefinition) -> Upstream? {
+    private func currentUpstream(_ definition: ServiceDefinition) -> Upstream? {
         definition.upstream.flatMap { upstreams.upstream(of: service, $0, concurrency: definition.concurrency) }
     }
 
+    /// Handles the decision about the permit that was requested.
     /// - Returns: `false` if a granted permit is no longer needed.
     private func permitDecided(_ result: PermitResult, _ upstream: Upstream) -> Bool {
         guard machine.isWaitingForPermit else { return false }
-        pending = nil
+        pendingPermit = nil
         trace?.permitDecided(result)
         switch result {
         case .granted(let permit, let state):
-            breaker = state
-            // Written only after the permit, so that a refused client need not send its body. The write may reveal that
-            // the client has disconnected.
-            if machine.attempts == 0, hasBody, call.awaitsContinue { responder.writeContinue() }
+            breakerState = state
+            // Sent only after the permit is granted, so that a refused client need not send its body. The write may
+            // reveal that the client has disconnected.
+            if machine.attemptCount == 0, hasBody, call.awaitsContinue { responder.writeContinue() }
             guard machine.permitGranted(permit, upstream.policy, now: now) == .proceed else { return false }
             releaseConnection()
             connect(upstream)
         case .refused(let reason, let state, let retryAfter):
-            breaker = state
+            breakerState = state
             permitRefused(
                 .refused(
                     reason, state, service: service, subject: subject, retryAfter: retryAfter,
-                    cause: calls.breakerCause(ofService: service), limits: limits))
+                    cause: coordinator.breakerCause(ofService: service), limits: limits))
         // An invalid call is the caller's mistake, so the fallback must not hide it.
         case .failed(let error) where error.code == .invalid: refuse(HTTPProblem(error))
         case .failed(let error): permitRefused(HTTPProblem(error))
@@ -254,7 +256,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private func permitRefused(_ problem: HTTPProblem) {
         let action = machine.permitRefused(now: now)
         guard case .refuse = action else { return perform(action) }
-        if !fallBack() { end(with: marked(problem)) }
+        if !respondWithFallback() { end(with: markedResponse(problem)) }
     }
 
     private func refuse(_ problem: HTTPProblem) {
@@ -263,30 +265,30 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func connect(_ upstream: Upstream) {
-        if machine.attempts == 1 { upstream.noteCall() }
+        if machine.attemptCount == 1 { upstream.countCall() }
         var head = HTTPRequestHead(
             version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
             headers: ProxyFields.request(
                 call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody,
                 isForHTTP2: upstream.settings.speaksHTTP2))
         if isForWebSocket { ProxyFields.addUpgrade(to: &head.headers) }
-        trace?.beginAttempt(number: machine.attempts, at: upstream.base.authority, &head.headers)
-        let attempt = UpstreamAttempt(machine.attempts, head, to: upstream, of: self)
+        trace?.beginAttempt(number: machine.attemptCount, at: upstream.base.authority, &head.headers)
+        let attempt = UpstreamAttempt(machine.attemptCount, head, to: upstream, of: self)
         self.attempt = attempt
-        tryBegan = now
+        attemptStartedAt = now
         attempt.connect()
         setTimer()
     }
 
     private func resend() {
         unsentParts = replayBuffer.takeAll() + unsentParts
-        if machine.isBodyAwaited { responder.read(false) }
+        if machine.isBodyAwaited { responder.setReading(false) }
         attempt?.connect(avoidsUnused: true)
         setTimer()
     }
 
-    func connected(_ attempt: UpstreamAttempt, _ connection: HTTPClientConnection) {
-        guard machine.connected(attempt.number, now: now) == .proceed else { return connection.abandon() }
+    func connectionEstablished(_ attempt: UpstreamAttempt, _ connection: HTTPClientConnection) {
+        guard machine.connectionEstablished(attempt.number, now: now) == .proceed else { return connection.abandon() }
         attempt.assign(connection)
         connection.send(attempt.head)
         let unsentParts = unsentParts
@@ -297,14 +299,14 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
         if machine.isBodyAwaited {
             connection.flush()
-            responder.read(!attempt.isBackedUp)
+            responder.setReading(!attempt.isBackedUp)
         } else {
-            connection.sendEnd(trailers)
+            connection.sendEnd(requestTrailers)
         }
         setTimer()
     }
 
-    func notConnected(_ attempt: UpstreamAttempt, _ error: any Error) {
+    func connectionFailed(_ attempt: UpstreamAttempt, _ error: any Error) {
         fail(
             attempt, ProxyFailure(error, at: .connecting, to: attempt.upstream.base.origin), mayBeResent: false)
     }
@@ -320,8 +322,8 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     // MARK: The request
 
-    func received(_ part: ByteBuffer) {
-        switch machine.requestPart(now: now) {
+    func partReceived(_ part: ByteBuffer) {
+        switch machine.requestPartReceived(now: now) {
         case .drop: break
         case .wait: unsentParts.append(part)
         case .send: attempt?.connection?.send(part)
@@ -331,58 +333,60 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
     }
 
-    func receivedEnd(_ trailers: HTTPHeaders?) {
-        self.trailers = ProxyFields.trailers(trailers)
-        guard machine.requestEnd(now: now) == .proceed else { return }
-        attempt?.connection?.sendEnd(self.trailers)
+    func endReceived(_ trailers: HTTPHeaders?) {
+        requestTrailers = ProxyFields.trailers(trailers)
+        guard machine.requestEndReceived(now: now) == .proceed else { return }
+        attempt?.connection?.sendEnd(requestTrailers)
         setTimer()
     }
 
-    func readComplete() {
+    func readCompleted() {
         guard machine.requestPaused() == .proceed, let attempt else { return }
         attempt.connection?.flush()
-        if attempt.isBackedUp { responder.read(false) }
+        if attempt.isBackedUp { responder.setReading(false) }
     }
 
     func upstreamWritabilityChanged(_ attempt: UpstreamAttempt, _ isWritable: Bool) {
-        if machine.upstreamWritabilityChanged(attempt.number) == .proceed { responder.read(isWritable) }
+        if machine.upstreamWritabilityChanged(attempt.number) == .proceed { responder.setReading(isWritable) }
     }
 
     // MARK: The response
 
     func upstreamSentInformational(_ attempt: UpstreamAttempt, _ head: HTTPResponseHead) {
         let isContinue = head.status == .continue
-        guard
-            machine.informational(attempt.number, isContinue: isContinue, isClientWritable: responder.isWritable) == .proceed
-        else { return }
+        let step = machine.interimResponseReceived(
+            attempt.number, isContinue: isContinue, isClientWritable: responder.isWritable)
+        guard step == .proceed else { return }
         responder.writeInformational(head.status, ProxyFields.response(head.headers, isInformational: true))
     }
 
     func upstreamSentHead(_ attempt: UpstreamAttempt, _ head: HTTPResponseHead) {
-        let (action, report) = machine.responseHead(summary(of: head), of: attempt.number, now: now, retries: upstream)
+        let (action, report) = machine.responseHeadReceived(
+            summary(of: head), of: attempt.number, now: now, retries: upstream)
         guard action != .drop else { return }
-        recordTry()
-        trace?.answered(head.status)
+        recordAttempt()
+        trace?.responseReceived(head.status)
         guard action == .hold else { return relay(head) }
         pauseForRetry()
-        held = HeldResponse(head: head)
+        heldResponse = HeldResponse(head: head)
         attempt.connection?.holdReading()
-        trace?.tryEnded()
+        trace?.attemptEnded()
         self.report(report)
     }
 
     private func summary(of head: HTTPResponseHead) -> Machine.Response {
         let hasBody = call.head.method != .HEAD && head.status.mayHaveResponseBody
         let isGRPC = GRPC.isUsed(in: head.headers)
-        let mayBeBusy = head.status == .tooManyRequests || head.status == .serviceUnavailable
-        let retryAfter = mayBeBusy ? head.headers.first(name: "Retry-After") : nil
-        return Machine.Response(
+        var response = Machine.Response(
             status: Int(head.status.code), isGRPC: isGRPC,
             grpcStatus: isGRPC ? GRPC.status(in: head.headers)?.httpStatus : nil,
-            missing: hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : nil,
-            retryAfter: retryAfter.flatMap {
-                RetryAfter.milliseconds($0, date: head.headers.first(name: "Date"), now: calls.wallTime() / 1000)
-            })
+            missingBytes: hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : nil)
+        let mayBeBusy = head.status == .tooManyRequests || head.status == .serviceUnavailable
+        if mayBeBusy, let field = head.headers.first(name: "Retry-After") {
+            response.retryAfterMilliseconds = RetryAfter.milliseconds(
+                field, date: head.headers.first(name: "Date"), now: coordinator.wallTimeMilliseconds() / 1000)
+        }
+        return response
     }
 
     private func relay(_ head: HTTPResponseHead) {
@@ -399,19 +403,23 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func relayHeld(isComplete: Bool) {
-        guard let held, let attempt else { return }
-        self.held = nil
-        relay(held.head)
-        for part in held.parts { forward(part) }
-        upstreamReadComplete(attempt)
-        if isComplete { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(responder.isWritable) }
+        guard let heldResponse, let attempt else { return }
+        self.heldResponse = nil
+        relay(heldResponse.head)
+        for part in heldResponse.parts { forward(part) }
+        upstreamReadCompleted(attempt)
+        if isComplete {
+            upstreamSentEnd(attempt, heldResponse.trailers)
+        } else {
+            writabilityChanged(responder.isWritable)
+        }
     }
 
     func upstreamSent(_ attempt: UpstreamAttempt, _ part: ByteBuffer) {
-        switch machine.responsePart(part.readableBytes, of: attempt.number, now: now) {
+        switch machine.responsePartReceived(part.readableBytes, of: attempt.number, now: now) {
         case .drop: break
         case .relay: forward(part)
-        case .hold: held?.parts.append(part)
+        case .hold: heldResponse?.parts.append(part)
         }
     }
 
@@ -420,7 +428,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         responder.write(part)
     }
 
-    func upstreamReadComplete(_ attempt: UpstreamAttempt) {
+    func upstreamReadCompleted(_ attempt: UpstreamAttempt) {
         guard machine.responsePaused(attempt.number) == .proceed else { return }
         responder.flush()
         if !responder.isWritable, machine.clientBlocked() == .proceed { attempt.connection?.holdReading() }
@@ -433,10 +441,10 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     func upstreamSentEnd(_ attempt: UpstreamAttempt, _ trailers: HTTPHeaders?) {
         func grpcStatus() -> Int? { trailers.flatMap { GRPC.status(in: $0)?.httpStatus } }
-        let (action, report) = machine.responseEnd(of: attempt.number, grpcStatus: grpcStatus())
+        let (action, report) = machine.responseEndReceived(of: attempt.number, grpcStatus: grpcStatus())
         switch action {
         case .drop: break
-        case .hold: held?.trailers = trailers
+        case .hold: heldResponse?.trailers = trailers
         case .relay:
             self.report(report)
             finish()
@@ -445,24 +453,27 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
     }
 
-    func upstreamSwitchedProtocols(_ attempt: UpstreamAttempt, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+    func upstreamSwitchedProtocol(
+        _ attempt: UpstreamAttempt, _ head: HTTPResponseHead, _ connection: HTTPClientConnection
+    ) {
         guard attempt.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
-            return fail(
-                attempt, ProxyFailure(cause: .broken, reason: "the response's status is 101"), mayBeResent: false)
+            let reason = "the upstream switched protocols (status 101), but not to a WebSocket that was requested"
+            return fail(attempt, ProxyFailure(cause: .broken, reason: reason), mayBeResent: false)
         }
-        let report = machine.switchedProtocols(attempt.number, status: Int(head.status.code), now: now)
+        let report = machine.protocolSwitched(attempt.number, status: Int(head.status.code), now: now)
         guard let report else { return connection.abandon() }
         attempt.handOver()
-        recordTry()
+        recordAttempt()
         self.report(report)
-        trace?.answered(head.status)
+        trace?.responseReceived(head.status)
         recordCall()
         finish()
         var headers = ProxyFields.response(head.headers)
         ProxyFields.addUpgrade(to: &headers)
         mark(&headers)
         do {
-            try Tunnel.connect(connection, on: responder.eventLoop, idleTimeout: attempt.upstream.policy.idle) {
+            let policy = attempt.upstream.policy
+            try Tunnel.connect(connection, on: responder.eventLoop, idleTimeoutMilliseconds: policy.idleMilliseconds) {
                 try responder.switchProtocols(headers, to: $0)
             }
         } catch {
@@ -475,15 +486,15 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private func respond(with failure: ProxyFailure) {
         if failure.cause == .client {
             end(with: HTTPProblem.clientDisconnected)
-        } else if !fallBack() {
+        } else if !respondWithFallback() {
             let showsAddress = call.caller.role == .admin
-            end(with: marked(HTTPProblem.failed(failure, service: service, showsAddress: showsAddress)))
+            end(with: markedResponse(HTTPProblem.failed(failure, service: service, showsAddress: showsAddress)))
         }
     }
 
     private func respondOverloaded() {
-        if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
-        if upstream == nil { upstream = calls.definition(ofService: service).flatMap(configured) }
+        if case .success(let status) = coordinator.breaker(service: service) { breakerState = status.state }
+        if upstream == nil { upstream = coordinator.definition(ofService: service).flatMap(currentUpstream) }
         respond(with: .waited)
     }
 
@@ -495,20 +506,23 @@ final class GuardedCall: HTTPRelay, PacedCall {
         responder(response)
     }
 
+    /// Adds the fields that describe this call.
     private func mark(_ headers: inout HTTPHeaders) {
         headers.add(name: HTTPTarget.serviceField, value: service)
-        headers.add(name: "Interlock-State", value: breaker.rawValue)
-        headers.add(name: "Interlock-Waited", value: "\(machine.waited / 1_000_000)")
+        headers.add(name: "Interlock-State", value: breakerState.rawValue)
+        headers.add(name: "Interlock-Waited", value: "\(machine.waitedNanoseconds / 1_000_000)")
     }
 
-    private func marked(_ problem: HTTPProblem) -> HTTPResponse {
+    /// Returns the response for a problem, with the fields that describe this call.
+    private func markedResponse(_ problem: HTTPProblem) -> HTTPResponse {
         var response = isGRPC ? GRPC.response(problem) : HTTPResponse(problem)
         mark(&response.headers)
         return response
     }
 
+    /// Responds with the service's fallback.
     /// - Returns: `false` if there is no fallback.
-    private func fallBack() -> Bool {
+    private func respondWithFallback() -> Bool {
         guard let upstream else { return false }
         var response: HTTPResponse
         switch upstream.settings.fallback {
@@ -520,15 +534,15 @@ final class GuardedCall: HTTPRelay, PacedCall {
             response.headers.add(name: "Interlock-Fallback", value: "fixed")
         case .lastGood:
             guard let responses = upstream.lastGood, let key = LastGoodResponses.key(of: call.head),
-                let (stored, age) = responses.response(for: key, now: responder.eventLoop.now)
+                let (stored, ageSeconds) = responses.response(for: key, now: responder.eventLoop.now)
             else { return false }
             response = HTTPResponse(stored.status)
             response.headers = stored.headers
             response.isRelayed = true
             response.body = .complete(stored.body)
             response.headers.replaceOrAdd(name: "Content-Length", value: "\(stored.body.readableBytes)")
-            response.headers.replaceOrAdd(name: "Age", value: "\(stored.age(after: age))")
-            response.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(age)")
+            response.headers.replaceOrAdd(name: "Age", value: "\(stored.ageSeconds(afterSeconds: ageSeconds))")
+            response.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(ageSeconds)")
         }
         mark(&response.headers)
         end(with: response)
@@ -537,7 +551,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
 }
 
 extension HTTPMethod {
-    /// Whether asking twice has the same effect as asking once (RFC 9110, section 9.2.2).
+    /// Whether repeating a request has the same effect as sending it once (RFC 9110, section 9.2.2).
     var isIdempotent: Bool {
         switch self {
         case .GET, .HEAD, .PUT, .DELETE, .OPTIONS, .TRACE: true

@@ -2,8 +2,8 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOHTTP1
 
-/// The last good responses of a service, served when the service cannot be called. Limited in number and in bytes. The
-/// least recently used response is evicted first.
+/// The last good responses of a service, served when the service cannot be called. Their number and their size are
+/// limited; the least recently used response is evicted first.
 final class LastGoodResponses: Sendable {
     /// The cache key: the parts of a request that select its response.
     struct Key: Hashable, Sendable {
@@ -29,16 +29,16 @@ final class LastGoodResponses: Sendable {
         var body: ByteBuffer
         var storedAt: NIODeadline
 
-        /// Returns the age of the response in seconds: `seconds`, plus the value of its `Age` field when it was stored
-        /// (RFC 9111, section 4.2.3).
+        /// Returns the age of the response in seconds: the time since it was stored, plus the `Age` that it arrived
+        /// with (RFC 9111, section 4.2.3).
         /// - Parameter seconds: the seconds since the response was stored.
-        func age(after seconds: Int64) -> Int64 {
-            let before = headers.first(name: "Age").flatMap { Int64($0) } ?? 0
-            return seconds + min(max(0, before), Self.maximumAgeValue)
+        func ageSeconds(afterSeconds seconds: Int64) -> Int64 {
+            let fieldValue = headers.first(name: "Age").flatMap { Int64($0) } ?? 0
+            return seconds + min(max(0, fieldValue), Self.maximumAgeSeconds)
         }
 
         /// The maximum value of an `Age` field. Larger values are reduced to it (RFC 9111, section 1.2.2).
-        private static let maximumAgeValue: Int64 = 1 << 31
+        private static let maximumAgeSeconds: Int64 = 1 << 31
     }
 
     /// The maximum size of a stored body, in bytes.
@@ -48,17 +48,19 @@ final class LastGoodResponses: Sendable {
 
     private struct Entry {
         var response: Response
-        var usedAt: UInt64
+        /// The value of `useCount` at the last use.
+        var lastUse: UInt64
     }
 
     private struct State {
         var entries: [Key: Entry] = [:]
-        var bytes = 0
+        var byteCount = 0
+        /// The number of times that a response was stored or served.
         var useCount: UInt64 = 0
 
         mutating func remove(_ key: Key) {
             guard let entry = entries.removeValue(forKey: key) else { return }
-            bytes -= LastGoodResponses.size(key, entry.response)
+            byteCount -= LastGoodResponses.approximateBytes(key, entry.response)
         }
     }
 
@@ -70,7 +72,9 @@ final class LastGoodResponses: Sendable {
     }
 
     /// Parts of the names of header fields that may contain credentials. The sidecar's own key is not forwarded.
-    private static let credentials = ["auth", "cookie", "credential", "key", "secret", "session", "signature", "token"]
+    private static let credentialWords = [
+        "auth", "cookie", "credential", "key", "secret", "session", "signature", "token",
+    ]
 
     /// Returns the key of a request whose response may be served to other callers; `nil` unless the request is a GET
     /// without credentials, a range or a body.
@@ -82,7 +86,8 @@ final class LastGoodResponses: Sendable {
             switch name {
             case "range", "transfer-encoding": return nil
             case "content-length" where value != "0": return nil
-            case let name where name != "x-api-key" && credentials.contains(where: { name.contains($0) }): return nil
+            case let name where name != "x-api-key" && credentialWords.contains(where: { name.contains($0) }):
+                return nil
             case let name where ignoredFields.contains(name): continue
             default: fields.append("\(name): \(value)")
             }
@@ -100,25 +105,25 @@ final class LastGoodResponses: Sendable {
         guard 200..<300 ~= status.code, status != .partialContent, !headers.contains(name: "Set-Cookie"),
             headers.first(name: "Content-Length").flatMap({ Int($0) }) ?? 0 <= maximumBodyBytes
         else { return false }
-        let isPrivate = headers["Cache-Control"].contains { value in
+        let isUncacheable = headers["Cache-Control"].contains { value in
             let value = value.lowercased()
             return uncacheableDirectives.contains { value.contains($0) }
         }
         let varies = headers["Vary"].contains { value in
             !value.lowercased().split(separator: ",").allSatisfy { $0.filter { $0 != " " && $0 != "\t" } == "accept-encoding" }
         }
-        return !isPrivate && !varies
+        return !isUncacheable && !varies
     }
 
-    /// Stores a response. O(n) in the number of responses if one must be evicted.
-    func keep(_ response: Response, for key: Key) {
+    /// Stores a response. O(n) in the number of stored responses if it evicts another.
+    func store(_ response: Response, for key: Key) {
         state.withLockedValue { state in
             state.remove(key)
             state.useCount += 1
-            state.entries[key] = Entry(response: response, usedAt: state.useCount)
-            state.bytes += Self.size(key, response)
-            while state.entries.count > Self.maximumCount || state.bytes > Self.maximumBytes,
-                let oldest = state.entries.min(by: { $0.value.usedAt < $1.value.usedAt })
+            state.entries[key] = Entry(response: response, lastUse: state.useCount)
+            state.byteCount += Self.approximateBytes(key, response)
+            while state.entries.count > Self.maximumCount || state.byteCount > Self.maximumBytes,
+                let oldest = state.entries.min(by: { $0.value.lastUse < $1.value.lastUse })
             {
                 state.remove(oldest.key)
             }
@@ -126,7 +131,7 @@ final class LastGoodResponses: Sendable {
     }
 
     /// Returns the response for this key and the seconds since it was stored; `nil` if it is too old.
-    func response(for key: Key, now: NIODeadline) -> (response: Response, age: Int64)? {
+    func response(for key: Key, now: NIODeadline) -> (response: Response, ageSeconds: Int64)? {
         state.withLockedValue { state in
             guard let entry = state.entries[key] else { return nil }
             let age = now - entry.response.storedAt
@@ -135,13 +140,13 @@ final class LastGoodResponses: Sendable {
                 return nil
             }
             state.useCount += 1
-            state.entries[key]?.usedAt = state.useCount
+            state.entries[key]?.lastUse = state.useCount
             return (entry.response, max(0, age.nanoseconds / 1_000_000_000))
         }
     }
 
-    /// Returns the approximate size in bytes.
-    private static func size(_ key: Key, _ response: Response) -> Int {
+    /// Returns the approximate size of an entry in memory.
+    private static func approximateBytes(_ key: Key, _ response: Response) -> Int {
         response.headers.reduce(
             response.body.readableBytes + key.target.utf8.count + key.fields.reduce(256) { $0 + $1.utf8.count + 32 }
         ) {
@@ -177,6 +182,6 @@ struct ResponseRecorder {
     /// Stores the complete response, unless it is too large.
     func finish(now: NIODeadline) {
         guard !isTooLarge else { return }
-        responses.keep(.init(status: status, headers: headers, body: body, storedAt: now), for: key)
+        responses.store(.init(status: status, headers: headers, body: body, storedAt: now), for: key)
     }
 }

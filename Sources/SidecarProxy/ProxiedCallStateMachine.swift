@@ -5,17 +5,17 @@ internal import InterlockCore
 ///
 /// | state | the call | next states |
 /// | --- | --- | --- |
-/// | `waiting(.pacer)` | waits until the proxy lets it begin | `waiting(.permit)`; `over`, too late |
-/// | `waiting(.permit)` | waits for a permit | `calling`, for a try or to relay a held response; `over`, refused |
+/// | `waiting(.pacer)` | waits until the pacer lets it begin | `waiting(.permit)`; `over` if time runs out |
+/// | `waiting(.permit)` | waits for a permit | `calling`, for an attempt or a held response; `over` if refused |
 /// | `calling` | connects, sends the request, relays the response | `waiting(.pause)`; `over` |
-/// | `waiting(.pause)` | waits before another try | `waiting(.permit)`; too late: `calling`, to relay, or `over` |
+/// | `waiting(.pause)` | waits before a retry | `waiting(.permit)`; if time runs out, `calling` or `over` |
 ///
-/// A client that leaves ends the call in every state.
+/// If the client disconnects, the call ends in every state.
 ///
-/// Each permit belongs to one try, which reports one outcome: when the response ends, when the protocol switches, when
-/// the try fails, when the client leaves, or when the response is held for a retry. The result of the latest try is
-/// kept while the call waits, and becomes the result of the call if no other try follows. Events of an earlier try are
-/// dropped.
+/// Each permit belongs to one attempt. An attempt reports exactly one outcome: when its response ends, when the
+/// protocol switches, when it fails, when the client disconnects, or when its response is held for a retry. The result
+/// of the latest attempt is kept while the call waits, and becomes the result of the call if no other attempt follows.
+/// Events of earlier attempts are dropped.
 struct ProxiedCallStateMachine {
     struct Request {
         var hasBody = false
@@ -23,21 +23,22 @@ struct ProxiedCallStateMachine {
         var isGRPC = false
     }
 
-    /// An upstream's timeouts, in milliseconds, and its number of retries.
+    /// The timeouts of a call to an upstream, and its maximum number of retries.
     struct Policy {
-        let connect, firstByte, idle: Int64
-        let total: Int64?
-        let retries: Int
+        let connectMilliseconds, firstByteMilliseconds, idleMilliseconds: Int64
+        let totalMilliseconds: Int64?
+        let maximumRetries: Int
 
         init(_ settings: UpstreamSettings) {
-            connect = settings.connectTimeout.wholeMilliseconds
-            firstByte = settings.firstByteTimeout.wholeMilliseconds
-            idle = settings.idleTimeout.wholeMilliseconds
-            total = settings.totalTimeout?.wholeMilliseconds
-            retries = settings.retries.attempts
+            connectMilliseconds = settings.connectTimeout.wholeMilliseconds
+            firstByteMilliseconds = settings.firstByteTimeout.wholeMilliseconds
+            idleMilliseconds = settings.idleTimeout.wholeMilliseconds
+            totalMilliseconds = settings.totalTimeout?.wholeMilliseconds
+            maximumRetries = settings.retries.attempts
         }
     }
 
+    /// The outcome to report for a permit.
     struct Report {
         let permit: PermitID
         let outcome: OutcomeReport
@@ -49,25 +50,27 @@ struct ProxiedCallStateMachine {
         case none
         /// Set the timer to `timerDeadline`.
         case setTimer
-        /// Find the upstream, then call `permitRequested`, or `reject` if there is none.
+        /// Find the upstream, then call `permitRequested`; call `reject` if the service has no upstream.
         case requestPermit
         case acquirePermit(waitMilliseconds: Int64)
-        /// Send the request once more for the same try, on another connection.
+        /// Send the request again for the same attempt, on another connection.
         case resend
-        /// Release the connection, and report the failure of the try.
+        /// Release the connection, and report the failure of the attempt.
         case fail(ProxyFailure, Report?, then: Consequence)
-        /// The client has left: release everything.
+        /// Release everything, because the client has disconnected.
         case giveUp(Report?, then: Consequence)
-        /// Respond with the failure, or the fallback.
+        /// Respond with the fallback, or with the failure if there is no fallback.
         case respond(ProxyFailure)
-        /// Respond with the fallback, or that the call waited too long to begin.
+        /// Respond with the fallback, or with an error if there is no fallback, because the call could not begin in
+        /// time.
         case respondOverloaded
-        /// Respond with the permit's refusal, or the fallback.
+        /// Respond with the fallback, or with the refusal of the permit.
         case refuse
         /// Relay the held response, and its end if that has arrived.
         case relayHeld(isComplete: Bool)
     }
 
+    /// The next step after a failed or abandoned attempt.
     enum Consequence {
         /// Set the timer for the next attempt.
         case pause
@@ -76,9 +79,10 @@ struct ProxiedCallStateMachine {
         case abort
     }
 
-    /// The action for a single step.
+    /// Whether `GuardedCall` may take the next step.
     enum Step { case proceed, refuse }
 
+    /// The action for a part of the request's body.
     enum RequestAction {
         case drop
         /// Keep the part until there is a connection.
@@ -94,7 +98,7 @@ struct ProxiedCallStateMachine {
     // MARK: States
 
     private enum State {
-        /// Carries the result of the latest try, if there was one.
+        /// Carries the result of the latest attempt, if there was one.
         case waiting(Wait, LatestResult?)
         case calling(Attempt)
         case over
@@ -111,43 +115,45 @@ struct ProxiedCallStateMachine {
         case held(Attempt, HeldEnd)
     }
 
+    /// Whether the call may still use its only resend.
     private enum Resend { case possible, used }
 
+    /// The end of a held response, if it has arrived.
     private enum HeldEnd {
         case awaited
-        case whole
+        case complete
         case broken(ProxyFailure)
     }
 
     private static let retriedStatuses: Set<Int> = [502, 503, 504]
-    /// The maximum number of informational responses that are relayed for one call.
-    private static let maximumInformational = 8
+    /// The maximum number of interim responses (status 1xx) that are relayed for one call.
+    private static let maximumInterimCount = 8
 
     private let request: Request
-    let started: Instant
+    let startedAt: Instant
     private var deadline = Instant.distantFuture
     private var state = State.waiting(.pacer(until: .distantFuture), nil)
     /// Whether more of the request's body is to come.
     private(set) var isBodyAwaited: Bool
-    private var informational = 0
-    /// The only resend of the call. Any of its attempts may use it.
+    private var interimCount = 0
+    /// The only resend of the call, shared by all its attempts.
     private var resend = Resend.possible
     /// The number of attempts so far, which is also the number of the latest one.
-    private(set) var attempts = 0
-    /// The total time that the call waited for permits, in nanoseconds.
-    private(set) var waited: Int64 = 0
+    private(set) var attemptCount = 0
+    /// The sum of the waits for permits, including the wait to begin.
+    private(set) var waitedNanoseconds: Int64 = 0
 
-    init(_ request: Request, started: Instant) {
+    init(_ request: Request, startedAt: Instant) {
         self.request = request
-        self.started = started
+        self.startedAt = startedAt
         isBodyAwaited = request.hasBody
     }
 
     var isOver: Bool { if case .over = state { true } else { false } }
     var isWaitingForPermit: Bool { if case .waiting(.permit, _) = state { true } else { false } }
 
-    /// The time to call `timer`; `nil` while the call waits for a permit, because that wait has
-    /// its own time limit.
+    /// The time at which `timerFired` is due; `nil` while the call waits for a permit, because that wait has its own
+    /// time limit.
     var timerDeadline: Instant? {
         switch state {
         case .waiting(.pacer(let until), _), .waiting(.pause(let until), _): until
@@ -158,25 +164,26 @@ struct ProxiedCallStateMachine {
 
     /// The stage of a failure that happens now.
     var stage: ProxyFailure.Stage {
-        guard let attempt = calling, attempt.response == nil else { return .responding }
+        guard let attempt = currentAttempt, attempt.response == nil else { return .responding }
         return attempt.isConnected ? .sent : .connecting
     }
 
-    private var calling: Attempt? { if case .calling(let attempt) = state { attempt } else { nil } }
+    private var currentAttempt: Attempt? { if case .calling(let attempt) = state { attempt } else { nil } }
 
-    /// Returns the current try if it has this number.
-    private func calling(_ number: Int) -> Attempt? { number == attempts ? calling : nil }
+    /// Returns the current attempt if it has this number.
+    private func currentAttempt(_ number: Int) -> Attempt? { number == attemptCount ? currentAttempt : nil }
 
+    /// Ends the call and returns its last action.
     private mutating func conclude(_ action: Action) -> Action {
         state = .over
         return action
     }
 }
 
-/// The source of an upstream's retries.
+/// The budget and the pauses of an upstream's retries.
 protocol RetrySource {
-    /// Returns a random pause before a retry, in nanoseconds.
-    func drawPause() -> Int64
+    /// Returns the length of a random pause before a retry.
+    func drawPauseNanoseconds() -> Int64
     /// Takes a retry from the budget.
     /// - Returns: `false` if the budget is exhausted.
     func takeRetry() -> Bool
@@ -186,55 +193,61 @@ protocol RetrySource {
 
 extension ProxiedCallStateMachine {
     /// Limits how long a call waits to begin.
-    mutating func waitForPacer(atMost milliseconds: Int64) -> Action {
+    mutating func waitForPacer(atMostMilliseconds milliseconds: Int64) -> Action {
         guard case .waiting(.pacer, _) = state else { return .none }
-        state = .waiting(.pacer(until: started.advanced(byMilliseconds: milliseconds)), nil)
+        state = .waiting(.pacer(until: startedAt.advanced(byMilliseconds: milliseconds)), nil)
         return .setTimer
     }
 
-    /// Requests a permit for the first try or for a retry.
-    /// - Parameter maximumWait: the maximum wait for a permit, in milliseconds.
-    mutating func permitRequested(_ policy: Policy, maximumWait: Int64, now: Instant) -> Action {
+    /// Begins the wait for the permit of the first attempt or of a retry. Only the first attempt may wait.
+    /// - Parameter maximumWaitMilliseconds: the maximum wait for a permit.
+    mutating func permitRequested(_ policy: Policy, maximumWaitMilliseconds: Int64, now: Instant) -> Action {
         guard case .waiting(_, let last) = state, !isWaitingForPermit else { return .none }
-        let isFirst = attempts == 0
-        if isFirst { deadline = policy.total.map { started.advanced(byMilliseconds: $0) } ?? .distantFuture }
-        guard deadline > now else { return tooLate(now: now) }
-        state = .waiting(.permit(since: isFirst ? started : now), last)
-        let remaining = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
-        return .acquirePermit(waitMilliseconds: isFirst ? max(0, min(maximumWait, remaining)) : 0)
+        let isFirst = attemptCount == 0
+        if isFirst {
+            deadline = policy.totalMilliseconds.map { startedAt.advanced(byMilliseconds: $0) } ?? .distantFuture
+        }
+        guard deadline > now else { return endLateCall(now: now) }
+        state = .waiting(.permit(since: isFirst ? startedAt : now), last)
+        let remainingMilliseconds = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
+        let waitMilliseconds = isFirst ? max(0, min(maximumWaitMilliseconds, remainingMilliseconds)) : 0
+        return .acquirePermit(waitMilliseconds: waitMilliseconds)
     }
 
     /// Ends a call that is invalid, or whose service is unknown.
     mutating func reject() { if case .waiting = state { state = .over } }
 
+    /// Begins an attempt with the permit.
+    /// - Returns: `.refuse` if the permit is no longer needed.
     mutating func permitGranted(_ permit: PermitID, _ policy: Policy, now: Instant) -> Step {
         guard case .waiting(.permit(let since), _) = state else { return .refuse }
-        waited += now.nanoseconds - since.nanoseconds
-        attempts += 1
+        waitedNanoseconds += now.nanoseconds - since.nanoseconds
+        attemptCount += 1
         state = .calling(Attempt(permit, policy, now: now))
         return .proceed
     }
 
+    /// Ends the call with the result of its latest attempt, or with the refusal if there was no attempt.
     mutating func permitRefused(now: Instant) -> Action {
         guard case .waiting(.permit(let since), let last) = state else { return .none }
-        waited += now.nanoseconds - since.nanoseconds
+        waitedNanoseconds += now.nanoseconds - since.nanoseconds
         switch last {
         case .failed(let failure), .held(_, .broken(let failure)): return conclude(.respond(failure))
-        case .held(let attempt, .whole): return relay(attempt, isComplete: true)
+        case .held(let attempt, .complete): return relay(attempt, isComplete: true)
         case .held(let attempt, .awaited): return relay(attempt, isComplete: false)
         case nil: return conclude(.refuse)
         }
     }
 
-    /// Ends a call whose time runs out before its first try or a retry. Relays the held response if that is complete.
-    private mutating func tooLate(now: Instant) -> Action {
+    /// Ends a call whose time runs out before its first attempt or a retry. Relays the held response if it is complete.
+    private mutating func endLateCall(now: Instant) -> Action {
         guard case .waiting(_, let last?) = state else {
-            waited = now.nanoseconds - started.nanoseconds
+            waitedNanoseconds = now.nanoseconds - startedAt.nanoseconds
             return conclude(.respondOverloaded)
         }
         switch last {
         case .failed(let failure): return conclude(.respond(failure))
-        case .held(let attempt, .whole): return relay(attempt, isComplete: true)
+        case .held(let attempt, .complete): return relay(attempt, isComplete: true)
         case .held: return conclude(.respond(.totalTimeout))
         }
     }
@@ -250,9 +263,10 @@ extension ProxiedCallStateMachine {
 // MARK: - The request
 
 extension ProxiedCallStateMachine {
-    /// - Parameter number: the number of the connection's try, as in all events of a connection.
-    mutating func connected(_ number: Int, now: Instant) -> Step {
-        guard var attempt = calling(number), !attempt.isConnected else { return .refuse }
+    /// Records that the attempt has a connection, so that its request can be sent.
+    /// - Parameter number: the number of the attempt, as in all events of a connection.
+    mutating func connectionEstablished(_ number: Int, now: Instant) -> Step {
+        guard var attempt = currentAttempt(number), !attempt.isConnected else { return .refuse }
         attempt.progress = .sent
         attempt.lastByteAt = now
         if !isBodyAwaited { attempt.requestSentAt = now }
@@ -260,53 +274,56 @@ extension ProxiedCallStateMachine {
         return .proceed
     }
 
-    mutating func requestPart(now: Instant) -> RequestAction {
+    /// Records that a part of the request's body has arrived.
+    mutating func requestPartReceived(now: Instant) -> RequestAction {
         guard !isOver else { return .drop }
-        guard var attempt = calling, attempt.isConnected else { return .wait }
+        guard var attempt = currentAttempt, attempt.isConnected else { return .wait }
         attempt.lastByteAt = now
         state = .calling(attempt)
         return attempt.response == nil ? .sendAndBuffer : .send
     }
 
-    mutating func requestEnd(now: Instant) -> Step {
+    /// Records that the request is complete.
+    mutating func requestEndReceived(now: Instant) -> Step {
         isBodyAwaited = false
-        guard var attempt = calling, attempt.isConnected, attempt.requestSentAt == nil else { return .refuse }
+        guard var attempt = currentAttempt, attempt.isConnected, attempt.requestSentAt == nil else { return .refuse }
         attempt.requestSentAt = now
         attempt.lastByteAt = now
         state = .calling(attempt)
         return .proceed
     }
 
-    /// Call at the end of a burst of body parts: they must be flushed to the upstream.
-    func requestPaused() -> Step { isBodyAwaited && calling?.isConnected ?? false ? .proceed : .refuse }
+    /// Returns whether to flush the body parts that have arrived to the upstream.
+    func requestPaused() -> Step { isBodyAwaited && currentAttempt?.isConnected ?? false ? .proceed : .refuse }
 
-    /// Call when the upstream's writability changes: the body is read only while the upstream is writable.
+    /// Returns whether to start or stop reading the request's body, which is read only while the upstream is writable.
     func upstreamWritabilityChanged(_ number: Int) -> Step {
-        isBodyAwaited && calling(number) != nil ? .proceed : .refuse
+        isBodyAwaited && currentAttempt(number) != nil ? .proceed : .refuse
     }
 }
 
 // MARK: - The response
 
 extension ProxiedCallStateMachine {
-    /// Call when an informational response arrives. It is dropped if its status is 100, which the sidecar sends itself,
-    /// or if the client is not reading.
-    mutating func informational(_ number: Int, isContinue: Bool, isClientWritable: Bool) -> Step {
-        guard let attempt = calling(number), attempt.response == nil, !isContinue, isClientWritable,
-            informational < Self.maximumInformational
+    /// Returns whether to relay an interim response (status 1xx). Drops it if its status is 100, which the sidecar
+    /// sends itself, if the client is not reading, or if the call has already relayed the maximum number.
+    mutating func interimResponseReceived(_ number: Int, isContinue: Bool, isClientWritable: Bool) -> Step {
+        guard let attempt = currentAttempt(number), attempt.response == nil, !isContinue, isClientWritable,
+            interimCount < Self.maximumInterimCount
         else { return .refuse }
-        informational += 1
+        interimCount += 1
         return .proceed
     }
 
-    /// - Returns: the action, and the outcome if the response is held for a retry.
-    mutating func responseHead(
+    /// Begins the response, or holds it and schedules a retry.
+    /// - Returns: the action, and the outcome if the response is held.
+    mutating func responseHeadReceived(
         _ response: Response, of number: Int, now: Instant, retries: (some RetrySource)?
     ) -> (ResponseAction, Report?) {
-        guard var attempt = calling(number), attempt.response == nil else { return (.drop, nil) }
+        guard var attempt = currentAttempt(number), attempt.response == nil else { return (.drop, nil) }
         attempt.beginResponse(response, now: now)
-        guard Self.retriedStatuses.contains(response.status), response.retryAfter == nil,
-            let until = planRetry(attempt.policy, now: now, retries)
+        guard Self.retriedStatuses.contains(response.status), response.retryAfterMilliseconds == nil,
+            let until = scheduleRetry(attempt.policy, now: now, retries)
         else {
             state = .calling(attempt)
             return (.relay, nil)
@@ -316,44 +333,48 @@ extension ProxiedCallStateMachine {
         return (.hold, report)
     }
 
-    mutating func responsePart(_ bytes: Int, of number: Int, now: Instant) -> ResponseAction {
-        guard number == attempts else { return .drop }
+    /// Records that a part of the response's body has arrived.
+    mutating func responsePartReceived(_ byteCount: Int, of number: Int, now: Instant) -> ResponseAction {
+        guard number == attemptCount else { return .drop }
         switch state {
         case .calling(var attempt) where attempt.response != nil:
-            attempt.received(bytes, now: now)
+            attempt.partReceived(byteCount, now: now)
             state = .calling(attempt)
             return .relay
         case .waiting(let wait, .held(var attempt, .awaited)):
-            attempt.received(bytes, now: now)
+            attempt.partReceived(byteCount, now: now)
             state = .waiting(wait, .held(attempt, .awaited))
             return .hold
         case .waiting, .calling, .over: return .drop
         }
     }
 
-    /// Call at the end of a burst of response parts: they must be flushed to the client.
-    func responsePaused(_ number: Int) -> Step { calling(number)?.response != nil ? .proceed : .refuse }
+    /// Returns whether to flush the response parts that have arrived to the client.
+    func responsePaused(_ number: Int) -> Step { currentAttempt(number)?.response != nil ? .proceed : .refuse }
 
+    /// Records that the response is complete.
     /// - Parameter grpcStatus: the gRPC status in the trailers, as an HTTP status.
     /// - Returns: the action, and the outcome if it was not reported before.
-    mutating func responseEnd(of number: Int, grpcStatus: @autoclosure () -> Int?) -> (ResponseAction, Report?) {
-        guard number == attempts else { return (.drop, nil) }
+    mutating func responseEndReceived(
+        of number: Int, grpcStatus: @autoclosure () -> Int?
+    ) -> (ResponseAction, Report?) {
+        guard number == attemptCount else { return (.drop, nil) }
         switch state {
         case .calling(var attempt) where attempt.response != nil:
             state = .over
-            if attempt.response?.isGRPC ?? false { attempt.response?.noteTrailers(grpcStatus()) }
+            if attempt.response?.isGRPC ?? false { attempt.response?.applyTrailers(grpcStatus()) }
             return (.relay, attempt.reportSuccess())
         case .waiting(let wait, .held(let attempt, .awaited)):
-            state = .waiting(wait, .held(attempt, .whole))
+            state = .waiting(wait, .held(attempt, .complete))
             return (.hold, nil)
         case .waiting, .calling, .over: return (.drop, nil)
         }
     }
 
-    /// Call when the upstream switches to the protocol that the request offered.
+    /// Ends the call, because the upstream has switched to the protocol that the request offered.
     /// - Returns: the outcome; `nil` if the connection is no longer needed.
-    mutating func switchedProtocols(_ number: Int, status: Int, now: Instant) -> Report? {
-        guard var attempt = calling(number), attempt.response == nil else { return nil }
+    mutating func protocolSwitched(_ number: Int, status: Int, now: Instant) -> Report? {
+        guard var attempt = currentAttempt(number), attempt.response == nil else { return nil }
         attempt.beginResponse(Response(status: status), now: now)
         state = .over
         return attempt.reportSuccess()
@@ -363,23 +384,24 @@ extension ProxiedCallStateMachine {
 // MARK: - The client
 
 extension ProxiedCallStateMachine {
-    /// Call when the client does not accept more of the response: reading from the upstream must pause.
+    /// Records that the client does not accept more of the response, so that reading from the upstream must pause.
     mutating func clientBlocked() -> Step {
-        guard var attempt = calling, attempt.response != nil else { return .refuse }
+        guard var attempt = currentAttempt, attempt.response != nil else { return .refuse }
         attempt.reading = .held
         state = .calling(attempt)
         return .proceed
     }
 
-    /// Call when the client accepts more of the response: reading from the upstream must resume.
+    /// Records that the client accepts more of the response, so that reading from the upstream must resume.
     mutating func clientWritable(now: Instant) -> Step {
-        guard var attempt = calling, attempt.response != nil else { return .refuse }
+        guard var attempt = currentAttempt, attempt.response != nil else { return .refuse }
         attempt.reading = .flowing
         attempt.lastByteAt = now
         state = .calling(attempt)
         return .proceed
     }
 
+    /// Ends the call, because the client has disconnected.
     mutating func clientLeft(now: Instant) -> Action {
         switch state {
         case .waiting: return conclude(.giveUp(nil, then: .respond))
@@ -394,14 +416,16 @@ extension ProxiedCallStateMachine {
 // MARK: - Failures
 
 extension ProxiedCallStateMachine {
-    /// Call when the connection failed. Resends the request at most once per call, under the same permit, provided that
-    /// no part of a response has arrived. Either the upstream is known not to have processed the request, whatever its
-    /// method, or the request is idempotent and its connection was closing.
+    /// Handles the failure of the attempt's connection.
+    ///
+    /// Resends the request at most once per call, under the same permit, and only before a response has begun. Either
+    /// the upstream is known not to have processed the request, or the request is idempotent and its connection was
+    /// closing.
     /// - Parameter isBodyBuffered: whether every part of the body that was sent can be resent.
     mutating func upstreamFailed(
         _ failure: ProxyFailure, _ number: Int, isBodyBuffered: Bool, now: Instant, retries: (some RetrySource)?
     ) -> Action {
-        guard number == attempts else { return .none }
+        guard number == attemptCount else { return .none }
         switch state {
         case .calling(var attempt):
             guard isBodyBuffered, attempt.response == nil, resend == .possible,
@@ -418,33 +442,34 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Call when the timer that was set for `timerDeadline` fires.
+    /// Handles the timer that was set to `timerDeadline`.
     /// - Parameter isBackedUp: whether the upstream has yet to accept bytes that were sent to it.
     mutating func timerFired(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
         switch state {
-        case .waiting(.pacer(let until), _): return until <= now ? tooLate(now: now) : .setTimer
+        case .waiting(.pacer(let until), _): return until <= now ? endLateCall(now: now) : .setTimer
         case .waiting(.pause(let until), _): return until <= now ? .requestPermit : .setTimer
         case .waiting(.permit, _), .over: return .none
         case .calling(let attempt):
             guard min(attempt.timerDeadline, deadline) <= now else { return .setTimer }
-            // A gRPC client may keep its request open while it waits for the service, so the delay is the service's.
+            // A gRPC client may keep its request open while it waits for a response, so the delay is the service's.
             let isClientAwaited =
                 attempt.reading == .held || !request.isGRPC && attempt.isConnected && isBodyAwaited && !isBackedUp
             let failure =
                 deadline <= now
-                ? overdue(attempt, isClientAwaited: isClientAwaited, now: now)
+                ? deadlineFailure(attempt, isClientAwaited: isClientAwaited, now: now)
                 : attempt.timeout(isClientAwaited: isClientAwaited, isBackedUp: isBackedUp)
             return fail(attempt, failure, now: now, retries)
         }
     }
 
-    /// Returns the failure of a call that exceeds its total timeout.
-    private func overdue(_ attempt: Attempt, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
+    /// Returns the failure of a call that reaches its deadline during an attempt.
+    private func deadlineFailure(_ attempt: Attempt, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
         if isClientAwaited { return .clientIsSlow }
         if attempt.response != nil { return attempt.isStalled(now) ? .totalTimeout : .truncated }
-        // The service is not blamed if most of the total timeout passed before this try.
-        let total = deadline.nanoseconds - started.nanoseconds
-        let hadEnoughTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
+        // The service is not blamed if most of the time had passed before this attempt.
+        let allowedNanoseconds = deadline.nanoseconds - startedAt.nanoseconds
+        let attemptNanoseconds = deadline.nanoseconds - attempt.startedAt.nanoseconds
+        let hadEnoughTime = waitedNanoseconds < allowedNanoseconds / 2 || attemptNanoseconds >= allowedNanoseconds / 4
         return hadEnoughTime ? .totalTimeout : .startedLate
     }
 
@@ -454,19 +479,21 @@ extension ProxiedCallStateMachine {
         var attempt = attempt
         let report = attempt.report(failure, now: now)
         guard attempt.response == nil else { return conclude(.fail(failure, report, then: .abort)) }
-        guard failure.mayBeRetried, let until = planRetry(attempt.policy, now: now, retries) else {
+        guard failure.mayBeRetried, let until = scheduleRetry(attempt.policy, now: now, retries) else {
             return conclude(.fail(failure, report, then: .respond))
         }
         state = .waiting(.pause(until: until), .failed(failure))
         return .fail(failure, report, then: .pause)
     }
 
-    /// Plans a retry, which needs another permit. Calls with a body, and methods that are not idempotent, such as POST,
-    /// are never retried. The pause is random, so that calls that failed together are not retried together.
+    /// Schedules a retry, which needs another permit. Calls with a body, and methods that are not idempotent, such as
+    /// POST, are never retried. The pause is random, so that calls that failed together are not retried together.
     /// - Returns: the end of the pause; `nil` if the call is not retried.
-    private func planRetry(_ policy: Policy, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
-        guard let retries, attempts <= policy.retries, !request.hasBody, request.isIdempotent else { return nil }
-        let until = now.advanced(by: retries.drawPause(), ofNanoseconds: 1)
+    private func scheduleRetry(_ policy: Policy, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
+        guard let retries, attemptCount <= policy.maximumRetries, !request.hasBody, request.isIdempotent else {
+            return nil
+        }
+        let until = now.advanced(by: retries.drawPauseNanoseconds(), ofNanoseconds: 1)
         return until < deadline && retries.takeRetry() ? until : nil
     }
 }

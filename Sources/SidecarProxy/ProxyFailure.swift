@@ -32,26 +32,26 @@ struct ProxyFailure: Error, Sendable {
     var reason: String
     /// The reason for a failed connection, with the upstream's address.
     var addressedReason: String?
+    var verdict: Verdict
+    /// Whether the upstream may have processed the request, if no byte of a response arrived and this is known.
+    var interruption: HTTPClientConnection.Interruption.Kind?
+
     /// The meaning of a failed call for the service's breaker.
     enum Verdict: Sendable {
         /// Counts against the service.
         case service
-        /// Says nothing about the service except how long it took.
+        /// Shows only how long the service took.
         case neutral
-        /// The service answered properly, so its status counts.
+        /// The service responded properly, so the status of its response counts.
         case response
     }
-
-    var verdict: Verdict
-    /// Whether the upstream may have processed the request, if no byte of a response arrived and this is known.
-    var interruption: HTTPClientConnection.Interruption.Kind?
 
     static let connectTimeout = ProxyFailure(
         cause: .connectTimeout, reason: "no connection was established within timeouts.connect")
     static let firstByteTimeout = ProxyFailure(
         cause: .firstByteTimeout, reason: "no response began within timeouts.first_byte")
     static let totalTimeout = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
-    /// The total timeout of a call that was sent so late that the timeout says nothing about the service.
+    /// The total timeout of a call that was sent too late for the timeout to count against the service.
     static let startedLate = ProxyFailure(
         cause: .totalTimeout, reason: "timeouts.total expired; most of it had passed before the call was sent",
         verdict: .neutral)
@@ -98,6 +98,7 @@ struct ProxyFailure: Error, Sendable {
         }
     }
 
+    /// Classifies an error of the upstream's connection.
     /// - Parameter origin: the upstream's origin, if no connection to it could be established.
     init(_ error: any Error, at stage: Stage, to origin: String? = nil) {
         let interruption = error as? HTTPClientConnection.Interruption
@@ -105,7 +106,7 @@ struct ProxyFailure: Error, Sendable {
         let cause: Cause =
             switch stage {
             case .connecting: Self.isTimeout(error) ? .connectTimeout : .connect
-            // The upstream sent something that is not HTTP.
+            // The upstream sent data that is not HTTP.
             case .sent where error is HTTPParserError || error is HTTPClientConnection.Malformed: .broken
             case .sent: .closed
             case .responding: .broken

@@ -13,7 +13,7 @@ enum ProxyFields {
     /// Request fields that are meant for this sidecar, or that it sets itself.
     private static let sidecarRequestFields = FieldNames(
         "host", "x-api-key", "interlock-subject", "interlock-service", "expect", "content-length")
-    /// Fields that are needed before the body is read and therefore cannot be trailers.
+    /// Fields that are not valid as trailers, because recipients need them before they read the body.
     private static let forbiddenInTrailers = FieldNames(
         "authorization", "content-encoding", "content-range", "content-type", "cookie", "set-cookie")
     /// Response fields that only this sidecar may set.
@@ -32,13 +32,15 @@ enum ProxyFields {
         var headers = HTTPHeaders()
         headers.reserveCapacity(head.headers.count + 4)
         headers.add(name: "Host", value: authority)
-        let named = namedByConnection(in: head.headers)
-        for (name, value) in head.headers where isForwarded(name, named) && !sidecarRequestFields.contains(name) {
+        let connectionFields = namedByConnection(in: head.headers)
+        for (name, value) in head.headers
+        where isForwarded(name, connectionFields) && !sidecarRequestFields.contains(name) {
             headers.add(name: name, value: value)
         }
         let isFromHTTP2 = head.version == .http2
         if isFromHTTP2 { joinCookies(in: &headers) }
-        // gRPC servers require it. HTTP/2 allows no other connection-specific field (RFC 9113, section 8.2.2).
+        // gRPC servers require `TE: trailers`. HTTP/2 allows no other connection-specific field (RFC 9113, section
+        // 8.2.2).
         if isForHTTP2, tokens(of: "TE", in: head.headers).contains("trailers") { headers.add(name: "TE", value: "trailers") }
         addLength(of: head, hasBody, to: &headers)
         headers.add(name: "Forwarded", value: forwarded)
@@ -56,21 +58,22 @@ enum ProxyFields {
 
     private static let webSocket = "websocket"
 
-    /// Whether a request asks to switch to a WebSocket (RFC 6455, section 4.1).
+    /// Returns whether a request asks to switch to a WebSocket (RFC 6455, section 4.1).
     static func asksForWebSocket(_ head: HTTPRequestHead) -> Bool {
         head.method == .GET && head.version == .http1_1 && namesWebSocket(head.headers)
             && tokens(of: "Connection", in: head.headers).contains("upgrade")
     }
 
-    /// Whether the `Upgrade` field of a request or a response names WebSocket.
+    /// Returns whether the `Upgrade` field of a request or a response names WebSocket.
     static func namesWebSocket(_ headers: HTTPHeaders) -> Bool { tokens(of: "Upgrade", in: headers).contains(webSocket) }
 
-    /// Adds the fields that request or confirm the switch.
+    /// Adds the fields that request or confirm the switch to a WebSocket.
     static func addUpgrade(to headers: inout HTTPHeaders) {
         headers.add(name: "Connection", value: "Upgrade")
         headers.add(name: "Upgrade", value: webSocket)
     }
 
+    /// Adds `Content-Length`, or `Transfer-Encoding` for a body of unknown length.
     private static func addLength(of head: HTTPRequestHead, _ hasBody: Bool, to headers: inout HTTPHeaders) {
         if !hasBody {
             // Methods that usually have a body must declare an empty one (RFC 9110, section 8.6).
@@ -87,8 +90,9 @@ enum ProxyFields {
     static func response(_ received: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
-        let named = namedByConnection(in: received)
-        for (name, value) in received where isForwarded(name, named) && !sidecarResponseFields.contains(name) {
+        let connectionFields = namedByConnection(in: received)
+        for (name, value) in received
+        where isForwarded(name, connectionFields) && !sidecarResponseFields.contains(name) {
             headers.add(name: name, value: value)
         }
         if isInformational { return headers }
@@ -110,20 +114,22 @@ enum ProxyFields {
         }
     }
 
-    /// - Parameter named: the fields that `Connection` names, in lower case.
-    private static func isForwarded(_ name: String, _ named: Set<String>) -> Bool {
+    /// Returns whether a field may be forwarded, as far as the rules for connections are concerned.
+    /// - Parameter connectionFields: the fields that `Connection` names, in lower case.
+    private static func isForwarded(_ name: String, _ connectionFields: Set<String>) -> Bool {
         if hopByHop.contains(name) || FieldNames.name(name, beginsWith: "proxy-") { return false }
-        return named.isEmpty || !named.contains(name.lowercased())
+        return connectionFields.isEmpty || !connectionFields.contains(name.lowercased())
     }
 
-    /// Returns the fields that `Connection` names, in lower case; empty if it names only one that is never forwarded
-    /// anyway.
+    /// Returns the fields that `Connection` names, in lower case. Returns an empty set if each `Connection` field names
+    /// only one field, and that field is never forwarded.
     private static func namedByConnection(in headers: HTTPHeaders) -> Set<String> {
         // Most messages name only `keep-alive` or `close`.
         let namesOtherField = headers.contains { name, value in connection.contains(name) && !hopByHop.contains(value) }
         return namesOtherField ? tokens(of: "Connection", in: headers) : []
     }
 
+    /// Returns the tokens of a field's lists, in lower case and without parameters.
     private static func tokens(of name: String, in headers: HTTPHeaders) -> Set<String> {
         guard headers.contains(name: name) else { return [] }
         let words = headers[name].flatMap { $0.lowercased().utf8.split(separator: UInt8(ascii: ",")) }
@@ -150,14 +156,18 @@ private struct FieldNames {
         return false
     }
 
-    /// - Parameter start: the prefix, in lower case.
-    static func name(_ name: String, beginsWith start: some Collection<UInt8>) -> Bool {
-        var rest = name.utf8.makeIterator()
-        for byte in start {
-            guard let next = rest.next(), next == byte || (next | 0x20 == byte && 65...90 ~= next) else { return false }
+    /// Returns whether a name begins with a prefix, ignoring case.
+    /// - Parameter prefix: the prefix, in lower case.
+    static func name(_ name: String, beginsWith prefix: some Collection<UInt8>) -> Bool {
+        var bytes = name.utf8.makeIterator()
+        for lowercaseByte in prefix {
+            guard let byte = bytes.next(), byte == lowercaseByte || (byte | 0x20 == lowercaseByte && 65...90 ~= byte)
+            else {
+                return false
+            }
         }
         return true
     }
 
-    static func name(_ name: String, beginsWith start: String) -> Bool { self.name(name, beginsWith: start.utf8) }
+    static func name(_ name: String, beginsWith prefix: String) -> Bool { self.name(name, beginsWith: prefix.utf8) }
 }

@@ -6,7 +6,7 @@ internal import NIOHTTP1
 package import SidecarListeners
 internal import SidecarSettings
 
-/// The routes of the guarded proxy: calls to configured services, guarded by their breakers, limits and concurrency.
+/// The route of the guarded proxy, for calls to configured services. Their breakers, limits and concurrency guard them.
 package struct ProxyRoutes {
     private let upstreams: NIOLoopBound<Upstreams>
     private let logger: Logger

@@ -1,7 +1,7 @@
 internal import NIOCore
 
-/// The part of a request's body that was sent, buffered until the upstream answers so that it can be resent. Its size
-/// is limited for each call and for all calls together. Confined to the coordinator's event loop.
+/// The parts of a request's body that were sent, buffered until the upstream responds so that they can be resent. Their
+/// size is limited for each call and for all calls together. Confined to the coordinator's event loop.
 struct ReplayBuffer {
     /// The maximum size of one call's buffer, in bytes.
     static let maximumBytesPerCall = 64 * 1024
@@ -11,23 +11,26 @@ struct ReplayBuffer {
     private let upstreams: Upstreams
     /// The sent parts; `nil` once they exceed a limit, after which the body cannot be resent.
     private var parts: [ByteBuffer]? = []
-    private var bytes = 0
+    private var byteCount = 0
 
+    /// Creates an empty buffer.
     /// - Parameter upstreams: the owner of the byte count for all calls.
     init(countedBy upstreams: Upstreams) {
         self.upstreams = upstreams
     }
 
+    /// Adds a part that is being sent. Discards all parts if they exceed a limit.
     mutating func append(_ part: ByteBuffer) {
         let size = part.readableBytes
         guard parts != nil else { return }
-        guard bytes + size <= Self.maximumBytesPerCall, upstreams.replayBufferBytes + size <= Self.maximumBytes else {
+        guard byteCount + size <= Self.maximumBytesPerCall, upstreams.replayBufferBytes + size <= Self.maximumBytes
+        else {
             release()
             parts = nil
             return
         }
         parts?.append(part)
-        bytes += size
+        byteCount += size
         upstreams.replayBufferBytes += size
     }
 
@@ -36,16 +39,16 @@ struct ReplayBuffer {
 
     /// Removes and returns all parts.
     mutating func takeAll() -> [ByteBuffer] {
-        let all = parts ?? []
+        let takenParts = parts ?? []
         release()
-        return all
+        return takenParts
     }
 
     /// Discards all parts, because the body will not be resent.
     mutating func release() {
         guard parts?.isEmpty == false else { return }
-        upstreams.replayBufferBytes -= bytes
-        bytes = 0
+        upstreams.replayBufferBytes -= byteCount
+        byteCount = 0
         parts = []
     }
 }

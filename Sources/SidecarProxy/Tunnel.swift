@@ -8,34 +8,36 @@ internal import SidecarListeners
 final class Tunnel {
     private let eventLoop: any EventLoop
     private var machine: TunnelStateMachine
+    /// Both ends; `nil` once the tunnel is closed.
     private var ends: (client: End, upstream: End)?
     private var timer: LazyTimer?
 
-    private init(on eventLoop: any EventLoop, idleTimeout: Int64) {
+    private init(on eventLoop: any EventLoop, idleTimeoutMilliseconds: Int64) {
         self.eventLoop = eventLoop
-        machine = TunnelStateMachine(idleTimeout: idleTimeout, now: Instant(nanoseconds: eventLoop.uptime))
+        machine = TunnelStateMachine(
+            idleTimeoutMilliseconds: idleTimeoutMilliseconds, now: Instant(nanoseconds: eventLoop.uptimeNanoseconds))
     }
 
     /// Connects a client with an upstream.
     /// - Parameters:
-    ///   - idleTimeout: the time without a byte from either side after which the tunnel closes, in milliseconds. Peers
-    ///     keep the tunnel open with a Ping (RFC 6455, section 5.5.2).
+    ///   - idleTimeoutMilliseconds: the time without a byte from either side after which the tunnel closes. Peers keep
+    ///     the tunnel open with a Ping (RFC 6455, section 5.5.2).
     ///   - attachClient: a closure that installs the given handler on the client's connection.
     static func connect(
-        _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: Int64,
+        _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeoutMilliseconds: Int64,
         _ attachClient: (any ChannelHandler) throws -> Void
     ) throws {
-        let tunnel = Tunnel(on: eventLoop, idleTimeout: idleTimeout)
+        let tunnel = Tunnel(on: eventLoop, idleTimeoutMilliseconds: idleTimeoutMilliseconds)
         let (clientEnd, upstreamEnd) = (End(.client, of: tunnel), End(.upstream, of: tunnel))
         tunnel.ends = (clientEnd, upstreamEnd)
         tunnel.timer = LazyTimer(on: eventLoop) { tunnel.perform(tunnel.machine.timerFired(now: tunnel.now)) }
         tunnel.setTimer()
         do {
-            let early = try upstream.handOver(to: upstreamEnd)
+            let earlyBytes = try upstream.handOver(to: upstreamEnd)
             eventLoop.assumeIsolated().execute { upstreamEnd.output = .open }
             try attachClient(clientEnd)
             clientEnd.output = .open
-            clientEnd.write(early)
+            clientEnd.write(earlyBytes)
             clientEnd.flush()
             // Bytes that either side has sent in this tick are flushed at its end.
             eventLoop.assumeIsolated().execute {
@@ -48,7 +50,7 @@ final class Tunnel {
         }
     }
 
-    private var now: Instant { Instant(nanoseconds: eventLoop.uptime) }
+    private var now: Instant { Instant(nanoseconds: eventLoop.uptimeNanoseconds) }
 
     private subscript(side: TunnelStateMachine.Side) -> End? { side == .client ? ends?.client : ends?.upstream }
 
@@ -74,17 +76,17 @@ final class Tunnel {
 
     // MARK: Events
 
-    /// - Returns: whether to read now.
+    /// Returns whether to read from a side now. If not, the read follows once the other side accepts bytes.
     private func mayRead(_ side: TunnelStateMachine.Side) -> Bool {
         machine.readRequested(side, isOtherWritable: self[side.other]?.isWritable ?? true) == .read(side)
     }
 
     private func becameWritable(_ side: TunnelStateMachine.Side) { perform(machine.becameWritable(side)) }
 
-    private func received(_ bytes: ByteBuffer, from side: TunnelStateMachine.Side) { self[side.other]?.write(bytes) }
+    private func forward(_ bytes: ByteBuffer, from side: TunnelStateMachine.Side) { self[side.other]?.write(bytes) }
 
     private func readComplete(from side: TunnelStateMachine.Side) {
-        machine.received(now: now)
+        machine.bytesReceived(now: now)
         setTimer()
         self[side.other]?.flush()
     }
@@ -97,6 +99,7 @@ final class Tunnel {
         typealias OutboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer
 
+        /// Whether bytes can be written.
         enum Output {
             /// The handler is not yet installed on the connection.
             case pending
@@ -130,9 +133,11 @@ final class Tunnel {
             guard let context else { return }
             self.context = nil
             guard output == .open else { return context.close(promise: nil) }
-            let forced = context.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { context.close(promise: nil) }
+            let forcedClose = context.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) {
+                context.close(promise: nil)
+            }
             context.writeAndFlush(wrapOutboundOut(ByteBuffer())).assumeIsolated().whenComplete { _ in
-                forced.cancel()
+                forcedClose.cancel()
                 context.close(promise: nil)
             }
         }
@@ -146,7 +151,7 @@ final class Tunnel {
         }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-            tunnel.received(unwrapInboundIn(data), from: side)
+            tunnel.forward(unwrapInboundIn(data), from: side)
         }
 
         func channelReadComplete(context: ChannelHandlerContext) { tunnel.readComplete(from: side) }

@@ -9,13 +9,14 @@ internal import SidecarTelemetry
 /// The proxy's view of a service: its connections, its retry budget and its last good responses. Confined to the
 /// coordinator's event loop.
 ///
-/// Calls and connections keep their upstream alive, so a reload interrupts none of them.
+/// Calls and connections retain their upstream, so that a reload does not interrupt them.
 final class Upstream: RetrySource {
-    /// The maximum number of connections if `concurrency` is not set. In practice, the number of clients limits them.
+    /// The maximum number of connections if `concurrency` is not set. In practice, there are at most as many
+    /// connections as clients.
     private static let maximumConnections = 16_384
 
-    /// The range of the pause before a retry, in milliseconds.
-    private static let pauses: ClosedRange<Double> = 5...50
+    /// The range of the pause before a retry.
+    private static let pauseMillisecondsRange: ClosedRange<Double> = 5...50
 
     let settings: UpstreamSettings
     let policy: ProxiedCallStateMachine.Policy
@@ -60,15 +61,17 @@ final class Upstream: RetrySource {
             speaksHTTP2: settings.speaksHTTP2)
     }
 
-    func noteCall() { budget.noteCall() }
+    /// Counts a call that is not a retry, which increases the retry budget.
+    func countCall() { budget.countCall() }
 
-    func drawPause() -> Int64 {
-        let milliseconds = Self.pauses.lowerBound + (Self.pauses.upperBound - Self.pauses.lowerBound) * environment.random()
+    func drawPauseNanoseconds() -> Int64 {
+        let range = Self.pauseMillisecondsRange
+        let milliseconds = range.lowerBound + (range.upperBound - range.lowerBound) * environment.random()
         return Int64(milliseconds * 1_000_000)
     }
 
     func takeRetry() -> Bool {
-        budget.takeRetry(now: Instant(nanoseconds: pool.eventLoop.uptime))
+        budget.takeRetry(now: Instant(nanoseconds: pool.eventLoop.uptimeNanoseconds))
     }
 }
 
@@ -76,11 +79,21 @@ final class Upstream: RetrySource {
 struct UpstreamTimes {
     /// From the head of a call to the head of its response.
     let calls: TimeHistogram
-    /// From the beginning of a try to the head of its response, or to its failure.
+    /// From the beginning of an attempt to the head of its response, or to its failure.
     let attempts: TimeHistogram
 
     init(service: String, in metrics: PrometheusRegistry) {
         calls = metrics.latencies("interlock_proxy_request_seconds", [("service", service)])
         attempts = metrics.latencies("interlock_upstream_request_seconds", [("service", service)])
     }
+}
+
+extension UpstreamSettings {
+    /// The maximum time that a call waits to begin: the total timeout, or the idle timeout if there is no total one.
+    var maximumPacerWait: Duration { totalTimeout ?? idleTimeout }
+}
+
+extension LimitPolicy {
+    /// The maximum time that a call waits for a permit.
+    var permitWaitMilliseconds: Int64 { action == .deny ? 0 : maximumWait.wholeMilliseconds }
 }

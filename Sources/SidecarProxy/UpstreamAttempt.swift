@@ -2,9 +2,10 @@ internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 
-/// One try of a call, with its connection. Forwards the connection's events to the call, together with the try.
+/// One attempt of a call, with its connection. Forwards the connection's events to the call, together with the attempt.
 /// Confined to the coordinator's event loop.
 final class UpstreamAttempt: HTTPClientReceiver {
+    /// The state of the connection that the attempt leases from the upstream's pool.
     private enum Lease {
         case none
         case awaited
@@ -29,6 +30,7 @@ final class UpstreamAttempt: HTTPClientReceiver {
     /// Whether the upstream has yet to accept bytes that were sent to it; `true` without a connection.
     var isBackedUp: Bool { connection.map { !$0.isWritable } ?? true }
 
+    /// Requests a connection from the pool.
     func connect(avoidsUnused: Bool = false) {
         lease = .awaited
         upstream.pool.lease(for: self, avoidsUnused: avoidsUnused)
@@ -52,32 +54,32 @@ final class UpstreamAttempt: HTTPClientReceiver {
 
     // MARK: Events of the connection
 
-    func connected(_ connection: HTTPClientConnection) { call.connected(self, connection) }
+    func connectionEstablished(_ connection: HTTPClientConnection) { call.connectionEstablished(self, connection) }
 
-    func notConnected(_ error: any Error) { call.notConnected(self, error) }
+    func connectionFailed(_ error: any Error) { call.connectionFailed(self, error) }
 
-    func receivedInformational(_ head: HTTPResponseHead) { call.upstreamSentInformational(self, head) }
+    func informationalHeadReceived(_ head: HTTPResponseHead) { call.upstreamSentInformational(self, head) }
 
-    func received(_ head: HTTPResponseHead) { call.upstreamSentHead(self, head) }
+    func headReceived(_ head: HTTPResponseHead) { call.upstreamSentHead(self, head) }
 
-    func received(_ part: ByteBuffer) { call.upstreamSent(self, part) }
+    func partReceived(_ part: ByteBuffer) { call.upstreamSent(self, part) }
 
-    func receivedEnd(_ trailers: HTTPHeaders?) {
-        // From now on, the connection may carry other requests.
+    func endReceived(_ trailers: HTTPHeaders?) {
+        // The connection no longer belongs to this attempt.
         lease = .none
         call.upstreamSentEnd(self, trailers)
     }
 
-    func readComplete() { call.upstreamReadComplete(self) }
+    func readCompleted() { call.upstreamReadCompleted(self) }
 
-    func failed(_ error: any Error) {
+    func requestFailed(_ error: any Error) {
         lease = .none
         call.upstreamFailed(self, error)
     }
 
     func writabilityChanged(_ isWritable: Bool) { call.upstreamWritabilityChanged(self, isWritable) }
 
-    func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
-        call.upstreamSwitchedProtocols(self, head, connection)
+    func protocolSwitched(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        call.upstreamSwitchedProtocol(self, head, connection)
     }
 }

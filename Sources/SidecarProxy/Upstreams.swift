@@ -7,10 +7,10 @@ package import SidecarTelemetry
 /// The upstreams that the proxy has called so far, with their latest settings. Confined to the coordinator's event
 /// loop.
 package final class Upstreams {
-    let calls: CoordinatorCalls
+    let coordinator: LoopBoundCoordinator
     private var upstreamsByService: [String: Upstream] = [:]
     let pacer: CallPacer
-    /// The total size of the request bodies that calls buffer for a resend, in bytes.
+    /// The total size of the request bodies that calls have buffered for a resend.
     var replayBufferBytes = 0
     private let largeReadLimiter: LargeReadLimiter
     private let metrics: PrometheusRegistry
@@ -18,10 +18,10 @@ package final class Upstreams {
     private let environment: HTTPClientEnvironment
 
     package init(
-        calls: CoordinatorCalls, eventLoop: any EventLoop, metrics: PrometheusRegistry,
+        coordinator: LoopBoundCoordinator, eventLoop: any EventLoop, metrics: PrometheusRegistry,
         environment: HTTPClientEnvironment = .system
     ) {
-        self.calls = calls
+        self.coordinator = coordinator
         self.eventLoop = eventLoop
         self.environment = environment
         self.metrics = metrics
@@ -32,20 +32,20 @@ package final class Upstreams {
     /// Returns the upstream of a service. Replaces it if its settings have changed.
     /// - Returns: `nil` if no calls can be made to it.
     func upstream(of service: String, _ settings: UpstreamSettings, concurrency: Int?) -> Upstream? {
-        let former = upstreamsByService[service]
-        if let former, former.concurrency == concurrency, former.settings == settings { return former }
-        former?.pool.close()
+        let existing = upstreamsByService[service]
+        if let existing, existing.concurrency == concurrency, existing.settings == settings { return existing }
+        existing?.pool.close()
         let upstream = Upstream(
-            settings, concurrency: concurrency, times: former?.times ?? UpstreamTimes(service: service, in: metrics),
+            settings, concurrency: concurrency, times: existing?.times ?? UpstreamTimes(service: service, in: metrics),
             largeReadLimiter: largeReadLimiter, eventLoop: eventLoop, environment: environment)
         upstreamsByService[service] = upstream
         return upstream
     }
 
     /// Removes the upstreams of services that no longer have one.
-    /// - Parameter hasUpstream: whether a service has an upstream.
-    package func keep(_ hasUpstream: (String) -> Bool) {
-        for (service, upstream) in upstreamsByService where !hasUpstream(service) {
+    /// - Parameter lacksUpstream: whether a service has no upstream.
+    package func removeAll(where lacksUpstream: (_ service: String) -> Bool) {
+        for (service, upstream) in upstreamsByService where lacksUpstream(service) {
             upstreamsByService[service] = nil
             upstream.pool.close()
             metrics.remove(upstream.times.calls)
@@ -53,7 +53,7 @@ package final class Upstreams {
         }
     }
 
-    /// Closes all idle connections.
+    /// Forgets all upstreams, and closes their idle connections.
     package func close() {
         for upstream in upstreamsByService.values { upstream.pool.close() }
         upstreamsByService = [:]

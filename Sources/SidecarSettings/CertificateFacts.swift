@@ -7,7 +7,7 @@ internal import NIOSSL
 package struct CertificateFacts: Equatable {
     /// The host names, in lower case, and the IP addresses.
     package var names: [String]
-    /// The period of validity, as Unix time in seconds.
+    /// The start and the end of the validity, as Unix time in seconds.
     var validity: ClosedRange<Int>
 
     init(names: [String], validity: ClosedRange<Int>) {
@@ -18,13 +18,14 @@ package struct CertificateFacts: Equatable {
     /// Reads the first certificate of a PEM file. Returns `nil` if the file contains no certificate.
     package init?(file: String) {
         guard let certificate = try? NIOSSLCertificate.fromPEMFile(file).first else { return nil }
-        let begin = Int(certificate.notValidBefore)
+        let start = Int(certificate.notValidBefore)
         self.init(
-            names: certificate._subjectAlternativeNames().compactMap(Self.text),
-            validity: begin...max(begin, Int(certificate.notValidAfter)))
+            names: certificate._subjectAlternativeNames().compactMap(Self.hostName),
+            validity: start...max(start, Int(certificate.notValidAfter)))
     }
 
-    private static func text(_ name: _SubjectAlternativeName) -> String? {
+    /// Returns a host name in lower case, or an IP address; `nil` for another kind of name.
+    private static func hostName(_ name: _SubjectAlternativeName) -> String? {
         let bytes = name.contents.withUnsafeBufferPointer { Array($0) }
         switch name.nameType {
         case .dnsName: return String(decoding: bytes, as: UTF8.self).lowercased()
@@ -36,25 +37,27 @@ package struct CertificateFacts: Equatable {
     /// Returns whether the certificate is valid for this host. An asterisk matches one label.
     package func covers(_ host: String) -> Bool {
         let host = host.lowercased()
-        let rest = host.firstIndex(of: ".").map { "*" + host[$0...] }
-        return names.contains { $0 == host || $0 == rest }
+        let wildcard = host.firstIndex(of: ".").map { "*" + host[$0...] }
+        return names.contains { $0 == host || $0 == wildcard }
     }
 
     /// Returns the reasons why clients would reject the certificate, one sentence each.
     /// - Parameters:
     ///   - hosts: the hosts that clients are known to call.
-    ///   - now: the time as Unix time in seconds.
-    func warnings(for hosts: [String], now: Int) -> [String] {
+    ///   - unixSeconds: the current time.
+    func warnings(for hosts: [String], unixSeconds: Int) -> [String] {
         var warnings: [String] = []
-        if now > validity.upperBound {
-            warnings.append("listen.tls.certificate expired \(Self.days(now - validity.upperBound)) ago; clients reject it")
-        } else if now < validity.lowerBound {
+        if unixSeconds > validity.upperBound {
+            let age = Self.days(unixSeconds - validity.upperBound)
+            warnings.append("listen.tls.certificate expired \(age) ago; clients reject it")
+        } else if unixSeconds < validity.lowerBound {
             warnings.append("listen.tls.certificate is not valid yet; clients reject it")
         }
-        let others = hosts.filter { !covers($0) }
-        if !others.isEmpty {
+        let uncoveredHosts = hosts.filter { !covers($0) }
+        if !uncoveredHosts.isEmpty {
+            let hostList = uncoveredHosts.joined(separator: ", ")
             warnings.append(
-                "listen.tls.certificate is not valid for \(others.joined(separator: ", ")), which clients call; it is valid for "
+                "listen.tls.certificate is not valid for \(hostList), which clients call; it is valid for "
                     + (names.isEmpty ? "no host" : names.joined(separator: ", ")))
         }
         return warnings
@@ -83,6 +86,6 @@ extension ListenSettings {
     /// Returns the reasons why clients would reject the certificate, one sentence each.
     func certificateWarnings() -> [String] {
         guard let tls, let facts = CertificateFacts(file: tls.certificate) else { return [] }
-        return facts.warnings(for: calledHosts, now: time(nil))
+        return facts.warnings(for: calledHosts, unixSeconds: time(nil))
     }
 }

@@ -6,15 +6,15 @@ struct ConfigurationFile {
     let path: String
     private static let maximumBytes = 1 << 20
     private static let maximumValues = 100_000
-    /// The maximum total size of all texts after expanding aliases, in bytes.
+    /// The maximum total size of all scalars after expanding aliases, in bytes.
     private static let maximumExpandedBytes = 16 << 20
     /// The maximum number of repeated keys that a message names.
-    private static let maximumShown = 3
+    private static let maximumShownKeys = 3
 
     /// Whether the current user may read the file.
     var isReadable: Bool { FileManager.default.isReadableFile(atPath: path) }
 
-    /// Returns the file's text.
+    /// Returns the content of the file.
     /// - Throws: `ConfigurationError` if the file cannot be read or is not UTF-8.
     func text() throws(ConfigurationError) -> String {
         let bytes: Data
@@ -30,7 +30,7 @@ struct ConfigurationFile {
         return try text(of: bytes)
     }
 
-    /// Returns the text of standard input. Stops reading once the text exceeds the size limit of a file.
+    /// Returns the content of standard input. Stops reading once it exceeds the size limit of a file.
     /// - Throws: `ConfigurationError` if standard input cannot be read or is not UTF-8.
     func textOfStandardInput() throws(ConfigurationError) -> String {
         var bytes: [UInt8] = []
@@ -63,20 +63,22 @@ struct ConfigurationFile {
         }
     }
 
-    /// Describes a YAML error without quoting the text, which may contain a secret.
+    /// Describes a YAML error. Quotes keys, but no values, because a value may be a secret.
     private func refusal(_ error: YAMLError) -> ConfigurationError {
         switch error {
         case .malformed(let problem, let line):
             return refusal(line, "invalid YAML: \(problem)")
-        case .repeatedKeys(let repeated):
-            let shown = repeated.prefix(Self.maximumShown).map { key in
+        case .repeatedKeys(let repeatedKeys):
+            let shownKeys = repeatedKeys.prefix(Self.maximumShownKeys).map { key in
                 let lines = [key.first, key.second].compactMap(\.self).map { "\($0)" }.joined(separator: " and ")
                 return "\(ConfigurationValue.quoted(key.key)) (lines \(lines))"
             }
-            let more = repeated.count > Self.maximumShown ? " and \(repeated.count - Self.maximumShown) more" : ""
+            let noun = repeatedKeys.count == 1 ? "key" : "keys"
+            let hiddenCount = repeatedKeys.count - shownKeys.count
+            let ending = hiddenCount > 0 ? " and \(hiddenCount) more" : ""
             return refusal(
-                repeated.first?.first,
-                "duplicate \(repeated.count == 1 ? "key" : "keys"): \(shown.joined(separator: ", "))\(more); set each key once")
+                repeatedKeys.first?.first,
+                "duplicate \(noun): \(shownKeys.joined(separator: ", "))\(ending); set each key once")
         case .tooManyValues:
             return refusal(nil, "expected at most \(Self.maximumValues) values after expanding aliases")
         case .tooLong:

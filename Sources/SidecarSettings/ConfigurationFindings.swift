@@ -4,7 +4,7 @@
 /// A class, because all values of the file share one instance, which lasts for one call of `load`.
 package final class ConfigurationFindings {
     let fileName: String
-    /// Whether secrets in variables and files are read. A check on another host has no access to them.
+    /// Whether secrets in variables and files are read. A check on another host cannot read them.
     let readsSecrets: Bool
     package private(set) var problems: [ConfigurationProblem] = []
     private(set) var warnings: [String] = []
@@ -18,6 +18,7 @@ package final class ConfigurationFindings {
         self.readsSecrets = readsSecrets
     }
 
+    /// The location of a mistake that concerns the whole file.
     package var wholeFile: ConfigurationProblem.Location { .file(fileName, line: nil) }
 
     /// The problems of the file by line, then those of the files that it names, then those of the environment and
@@ -35,6 +36,7 @@ package final class ConfigurationFindings {
             .map(\.element)
     }
 
+    /// Adds a mistake.
     package func reject(at location: ConfigurationProblem.Location, path: String?, _ message: String) {
         problems.append(ConfigurationProblem(location: location, path: path, message: message))
     }
@@ -47,6 +49,7 @@ package final class ConfigurationFindings {
 
     func merge(_ error: ConfigurationError) { problems += error.problems }
 
+    /// Adds a warning.
     func warn(_ sentence: String) {
         warnings.append(sentence)
     }

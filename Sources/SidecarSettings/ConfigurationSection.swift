@@ -1,15 +1,17 @@
 import InterlockCore
 
-/// A mapping in the file. Every key that a reader requests becomes a known key; the others are rejected.
+/// A mapping in the file. The keys that readers request become known; `rejectUnknownKeys` rejects all others.
 final class ConfigurationSection {
-    /// The mapping itself, for mistakes that concern more than one key.
+    /// The mapping itself, for reporting mistakes that concern more than one key.
     let mapping: ConfigurationValue
     private let entries: [(key: ConfigurationValue, name: String, value: ConfigurationValue)]
-    private var known: [String] = []
-    private var handled: Set<String> = []
+    /// The keys that readers have requested, in the order of their first request.
+    private var knownKeys: [String] = []
+    /// The unknown keys that need no further error, because they are already rejected or may be ignored.
+    private var resolvedKeys: Set<String> = []
 
-    /// Returns `nil` and reports a mistake if `value` is not a mapping. Entries whose key is not a text are reported
-    /// and skipped.
+    /// Returns `nil` and reports a mistake if `value` is not a mapping. Entries whose key is not a string are
+    /// reported and skipped.
     /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
     init?(_ value: ConfigurationValue, shorthand: String? = nil) {
         mapping = value
@@ -26,15 +28,15 @@ final class ConfigurationSection {
                 value.child(entry.key, "").reject("expected a string as key")
                 return nil
             }
-            let word = ConfigurationValue.shortened(name)
-            let step = value.path.isEmpty ? word : "." + word
-            return (value.child(entry.key, step), name, value.child(entry.value, step))
+            let shownName = ConfigurationValue.shortened(name)
+            let pathComponent = value.path.isEmpty ? shownName : "." + shownName
+            return (value.child(entry.key, pathComponent), name, value.child(entry.value, pathComponent))
         }
     }
 
     /// Returns the value of `key`, even if it is null, and marks the key as known.
     func value(_ key: String) -> ConfigurationValue? {
-        if !known.contains(key) { known.append(key) }
+        if !knownKeys.contains(key) { knownKeys.append(key) }
         return entries.first { $0.name == key }?.value
     }
 
@@ -56,9 +58,10 @@ final class ConfigurationSection {
     }
 
     /// Parses the value of `key`, and reports a mistake if the key is missing.
-    func required<Parsed>(_ key: String, _ wanted: String, _ parse: (ConfigurationValue) -> Parsed?) -> Parsed? {
+    /// - Parameter expectation: a description of the value, for the error message.
+    func required<Parsed>(_ key: String, _ expectation: String, _ parse: (ConfigurationValue) -> Parsed?) -> Parsed? {
         guard let value = value(key) else {
-            mapping.reject("expected the key \(key): \(wanted)")
+            mapping.reject("expected the key \(key): \(expectation)")
             return nil
         }
         return parse(value)
@@ -66,7 +69,7 @@ final class ConfigurationSection {
 
     /// Returns all entries in the order of the file, for mappings whose keys are names that users choose.
     func namedEntries() -> [(key: ConfigurationValue, name: String, value: ConfigurationValue)] {
-        known.append(contentsOf: entries.map(\.name))
+        knownKeys.append(contentsOf: entries.map(\.name))
         return entries
     }
 
@@ -74,49 +77,53 @@ final class ConfigurationSection {
     /// supported.
     func reject(_ keys: [String], _ reason: String) {
         for entry in entries where keys.contains(entry.name) {
-            handled.insert(entry.name)
+            resolvedKeys.insert(entry.name)
             entry.key.reject(reason)
         }
     }
 
-    /// Ignores keys that no reader requested, and warns about them.
+    /// Ignores those of the given keys that no reader requested, and warns about them.
     func ignore(_ keys: Set<String>, _ reason: String) {
-        for entry in entries where keys.contains(entry.name) && !known.contains(entry.name) && !handled.contains(entry.name) {
-            handled.insert(entry.name)
+        for entry in entries
+        where keys.contains(entry.name) && !knownKeys.contains(entry.name) && !resolvedKeys.contains(entry.name) {
+            resolvedKeys.insert(entry.name)
             mapping.findings.warn("\(mapping.findings.fileName): \(entry.key.path) \(reason)")
         }
     }
 
     /// Accepts and ignores keys that begin with `x-`, which hold anchors for use elsewhere in the file.
     func ignoreExtensions() {
-        handled.formUnion(entries.map(\.name).filter { $0.hasPrefix("x-") })
+        resolvedKeys.formUnion(entries.map(\.name).filter { $0.hasPrefix("x-") })
     }
 
+    /// Rejects every key that no reader requested, and suggests a known key if one is similar.
     func rejectUnknownKeys() {
-        for entry in entries where !known.contains(entry.name) && !handled.contains(entry.name) {
+        for entry in entries where !knownKeys.contains(entry.name) && !resolvedKeys.contains(entry.name) {
             if entry.name == "<<" {
                 entry.key.reject("merge keys are not supported; repeat the settings, or use an alias for the whole value")
                 continue
             }
             let suggestion =
-                Self.knownKey(for: entry.name, among: known) ?? ConfigurationText.closest(to: entry.name, among: known)
-            let hint = suggestion.map { "did you mean \($0)?" } ?? "expected \(ConfigurationText.alternatives(known))"
+                Self.synonym(of: entry.name, among: knownKeys)
+                ?? ConfigurationText.closest(to: entry.name, among: knownKeys)
+            let hint =
+                suggestion.map { "did you mean \($0)?" } ?? "expected \(ConfigurationText.alternatives(knownKeys))"
             entry.key.reject("unknown key; \(hint)")
         }
     }
 }
 
 extension ConfigurationSection {
-    /// Returns the known key that other software calls by this name; `nil` if there is none.
-    private static func knownKey(for word: String, among known: [String]) -> String? {
-        let word = word.lowercased().replacing("-", with: "_")
-        if known.contains(word) { return word }
-        return synonyms.first { known.contains($0.key) && $0.words.contains(word) }?.key
+    /// Returns the known key that this key denotes in another spelling or in other software; `nil` if no key matches.
+    private static func synonym(of unknownKey: String, among knownKeys: [String]) -> String? {
+        let name = unknownKey.lowercased().replacing("-", with: "_")
+        if knownKeys.contains(name) { return name }
+        return synonyms.first { knownKeys.contains($0.key) && $0.otherNames.contains(name) }?.key
     }
 
-    /// The names of keys in other software. A name may be listed for several keys, because at most one of them is known
-    /// in any section.
-    private static let synonyms: [(key: String, words: Set<String>)] = [
+    /// The names that other software uses for a key. A name may be listed for several keys, because at most one of them
+    /// is known in any section.
+    private static let synonyms: [(key: String, otherNames: Set<String>)] = [
         // Keys of services.
         ("url", ["base_url", "upstream", "endpoint", "address", "uri", "host", "target"]),
         ("limits", ["limit", "rate", "rates", "rate_limit", "rate_limits", "ratelimit", "throttle", "quota", "quotas"]),

@@ -1,6 +1,6 @@
 /// Guesses the value that a user intended, from spellings that other software accepts.
 enum ConfigurationSuggestion {
-    private static let units: [(symbol: String, words: Set<String>)] = [
+    private static let units: [(symbol: String, names: Set<String>)] = [
         ("ms", ["msec", "millis", "millisecond"]), ("s", ["sec", "second"]), ("m", ["min", "minute"]), ("h", ["hr", "hour"]),
         ("d", ["day"]),
     ]
@@ -10,9 +10,9 @@ enum ConfigurationSuggestion {
         guard text.utf8.count <= 64 else { return nil }
         let text = text.lowercased().replacing(" ", with: "")
         let number = text.prefix { ("0"..."9").contains($0) || $0 == "." }
-        let word = text.dropFirst(number.count)
-        let singular = String(word.hasSuffix("s") ? word.dropLast() : word)
-        let unit = units.first { $0.symbol == word || $0.words.contains(singular) }
+        let unitName = text.dropFirst(number.count)
+        let singular = String(unitName.hasSuffix("s") ? unitName.dropLast() : unitName)
+        let unit = units.first { $0.symbol == unitName || $0.names.contains(singular) }
         let candidates: [String?] = [
             text, text.replacing("-", with: ".."), unit.map { "\(number.isEmpty ? "1" : String(number))\($0.symbol)" },
         ]

@@ -15,7 +15,7 @@ struct ConfigurationValue {
         self.findings = findings
     }
 
-    /// Returns a copy that messages do not quote.
+    /// Returns a copy of this value that messages do not quote.
     func concealed() -> ConfigurationValue {
         var copy = self
         copy.isConcealed = true
@@ -32,25 +32,26 @@ struct ConfigurationValue {
     /// Reports that something else was expected at this value.
     /// - Parameter shorthand: the key to suggest if the value is a scalar instead of a mapping.
     func reject(expected expectation: InvalidConfigurationValue, suggesting shorthand: String? = nil) {
-        let message = expectation.message(got: shown)
+        let message = expectation.message(got: shownValue)
         guard let shorthand, let text = node.text, !isConcealed, !text.isEmpty, Bool(text) == nil else { return reject(message) }
         let key = path.split(separator: ".").last.map(String.init) ?? path
         reject("\(message); write \(key): { \(shorthand): \(Self.shortened("\(RedactedURL(text))")) }")
     }
 
-    /// The value as a message shows it.
-    private var shown: String {
+    /// The description of the value in a message.
+    private var shownValue: String {
         switch node.content {
         case .mapping: "a mapping"
         case .sequence: "a list"
         case .scalar where isNull: "nothing"
         case .scalar where isConcealed: "another value (not shown, because it may be a secret)"
-        case .scalar(let text, let isPlain): isPlain && Self.isLikeNumber(text) ? Self.shortened(text) : Self.quoted(text)
+        case .scalar(let text, let isPlain):
+            isPlain && Self.looksNumeric(text) ? Self.shortened(text) : Self.quoted(text)
         }
     }
 
     /// Returns whether the text begins like a number, which messages show without quotes.
-    private static func isLikeNumber(_ text: String) -> Bool {
+    private static func looksNumeric(_ text: String) -> Bool {
         let digits = text.first == "-" ? text.dropFirst() : text[...]
         return digits.first?.isNumber == true
     }
@@ -64,15 +65,16 @@ struct ConfigurationValue {
     var text: String? { node.text }
 
     /// Returns a value nested in this one.
-    func child(_ node: YAMLNode, _ step: String) -> ConfigurationValue {
-        ConfigurationValue(node: node, path: path + step, findings: findings)
+    func child(_ node: YAMLNode, _ pathComponent: String) -> ConfigurationValue {
+        ConfigurationValue(node: node, path: path + pathComponent, findings: findings)
     }
 }
 
 extension ConfigurationValue {
-    /// Returns a text for a message: in quotes, shortened, and with passwords masked.
+    /// Returns the text as a message shows it: in quotes, shortened, and with passwords masked.
     static func quoted(_ text: String) -> String { "\"\(shortened("\(RedactedURL(text))"))\"" }
 
+    /// Returns the text, shortened to a length that fits into a message.
     static func shortened(_ text: String) -> String { Excerpt(text, length: 80).description }
 }
 
@@ -98,7 +100,7 @@ extension ConfigurationValue {
         }
     }
 
-    /// Reads a text that `parse` accepts.
+    /// Parses the text with `parse`. Reports a mistake if `parse` throws or the value is not a scalar.
     func parsed<Parsed>(by parse: (String) throws(InvalidConfigurationValue) -> Parsed) -> Parsed? {
         do throws(InvalidConfigurationValue) {
             let parsed = try parse(isNull ? "" : node.text ?? "")
@@ -110,11 +112,11 @@ extension ConfigurationValue {
         }
     }
 
-    /// Reads a text and checks it with `expected`, which returns what was expected instead; `nil` if the text is
-    /// valid.
-    func parsed(insteadOf expected: (String) -> String?) -> String? {
+    /// Reads a text and checks it with `violatedExpectation`, which returns the expectation that the text violates;
+    /// `nil` if the text is valid.
+    func parsed(insteadOf violatedExpectation: (String) -> String?) -> String? {
         parsed { text throws(InvalidConfigurationValue) in
-            if let expected = expected(text) { throw InvalidConfigurationValue(expected) }
+            if let expectation = violatedExpectation(text) { throw InvalidConfigurationValue(expectation) }
             return text
         }
     }
@@ -122,13 +124,13 @@ extension ConfigurationValue {
     /// Reads an unquoted whole number within `bounds`.
     func wholeNumber<Number: FixedWidthInteger>(in bounds: ClosedRange<Number>) -> Number? {
         let noun = "a whole number"
-        guard let long = ConfigurationText.wholeNumber(node.plainText ?? "") else {
+        guard let parsed = ConfigurationText.wholeNumber(node.plainText ?? "") else {
             reject(expected: InvalidConfigurationValue("\(noun) of \(bounds.lowerBound) or more"))
             return nil
         }
-        let number = Number(clamping: long)
-        if let broken = InvalidConfigurationValue.bound(noun, number, bounds, { "\($0)" }) {
-            reject(expected: broken)
+        let number = Number(clamping: parsed)
+        if let violation = InvalidConfigurationValue.bound(noun, number, bounds, { "\($0)" }) {
+            reject(expected: violation)
             return nil
         }
         return number
@@ -145,13 +147,13 @@ extension ConfigurationValue {
     /// Reads a duration within `bounds`.
     func duration(in bounds: ClosedRange<Duration>) -> Duration? {
         let range = durationRange(in: bounds) { text throws(InvalidConfigurationValue) in
-            let single = try DurationText.parse(text)
-            return single...single
+            let duration = try DurationText.parse(text)
+            return duration...duration
         }
         return range?.lowerBound
     }
 
-    /// Reads a range of durations, both within `bounds`.
+    /// Reads a range of durations, both ends of which are within `bounds`.
     func durationRange(in bounds: ClosedRange<Duration>) -> ClosedRange<Duration>? {
         durationRange(in: bounds, by: DurationText.parseRange)
     }
@@ -160,7 +162,7 @@ extension ConfigurationValue {
         in bounds: ClosedRange<Duration>,
         by parse: (String) throws(InvalidConfigurationValue) -> ClosedRange<Duration>
     ) -> ClosedRange<Duration>? {
-        let read = parsed { (text: String) throws(InvalidConfigurationValue) -> ClosedRange<Duration> in
+        let parsedRange = parsed { (text: String) throws(InvalidConfigurationValue) -> ClosedRange<Duration> in
             do throws(InvalidConfigurationValue) {
                 return try parse(text)
             } catch {
@@ -172,10 +174,11 @@ extension ConfigurationValue {
                 throw InvalidConfigurationValue(error.wanted, suggestion: suggestion)
             }
         }
-        guard let range = read else { return nil }
+        guard let range = parsedRange else { return nil }
         for end in [range.lowerBound, range.upperBound] {
-            guard let broken = InvalidConfigurationValue.bound("a duration", end, bounds, DurationText.shortest) else { continue }
-            reject(expected: broken)
+            let violation = InvalidConfigurationValue.bound("a duration", end, bounds, DurationText.shortest)
+            guard let violation else { continue }
+            reject(expected: violation)
             return nil
         }
         return range

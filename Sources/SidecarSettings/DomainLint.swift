@@ -19,6 +19,7 @@ struct DomainLint {
         examine(domain.rules, at: "descriptors")
     }
 
+    /// Calls `body` with each rule and, after it, with the rules below it.
     private static func visit(_ rules: [DescriptorRule], _ body: (DescriptorRule) -> Void) {
         for rule in rules {
             body(rule)
@@ -26,26 +27,28 @@ struct DomainLint {
         }
     }
 
+    /// Checks the rules of a list, and the lists below them.
     private mutating func examine(_ rules: [DescriptorRule], at path: String) {
-        let all = Dictionary(grouping: rules.filter { $0.value?.hasStars != false }) { ExactText($0.key) }
+        let widerRules = Dictionary(grouping: rules.filter { $0.value?.hasStars != false }) { ExactText($0.key) }
         var patterns: [ExactText: [DescriptorPattern]] = [:]
-        for (location, rule) in rules.enumerated() {
-            let path = "\(path)[\(location)]"
-            let before = patterns[ExactText(rule.key)] ?? []
+        for (index, rule) in rules.enumerated() {
+            let path = "\(path)[\(index)]"
+            let earlierPatterns = patterns[ExactText(rule.key)] ?? []
             examine(replacing: rule, at: path)
-            if let cover = before.prefix(Self.maximumPatterns).first(where: { rule.isCovered(by: $0) }) {
+            if let cover = earlierPatterns.prefix(Self.maximumPatterns).first(where: { rule.isCovered(by: $0) }) {
                 warnings.append(
                     "\(path): no request reaches this rule: the earlier value \(ConfigurationValue.quoted(cover.text)) matches "
                         + "everything that it matches; move the narrower rule up")
             }
             if let value = rule.value, value.hasStars { patterns[ExactText(rule.key), default: []].append(value) }
-            if rule.limit == nil, rule.rules.isEmpty, !isExempt(rule, among: all[ExactText(rule.key)] ?? []) {
+            if rule.limit == nil, rule.rules.isEmpty, !isExempt(rule, among: widerRules[ExactText(rule.key)] ?? []) {
                 warnings.append("\(path): this rule limits nothing; add a limit, or set unlimited: true")
             }
             examine(rule.rules, at: path + ".descriptors")
         }
     }
 
+    /// Checks the names of the limits that a rule replaces.
     private mutating func examine(replacing rule: DescriptorRule, at path: String) {
         for name in rule.replaces where !names.contains(name) {
             let hint = ConfigurationText.closest(to: name, among: names.sorted()).map { "; did you mean \($0)?" } ?? ""
@@ -63,7 +66,8 @@ struct DomainLint {
     /// - Parameter wider: the rules with the same key that match more than one value.
     private func isExempt(_ rule: DescriptorRule, among wider: [DescriptorRule]) -> Bool {
         guard let value = rule.value else { return false }
-        return wider.prefix(Self.maximumPatterns).contains { other in other.value.map { $0 != value && $0.covers(value) } ?? true
+        return wider.prefix(Self.maximumPatterns).contains { other in
+            other.value.map { $0 != value && $0.covers(value) } ?? true
         }
     }
 
@@ -86,16 +90,16 @@ struct DomainLint {
                     continue
                 }
                 if let first = path.firstIndex(of: next) { return Array(path[first...]) }
-                guard !finished.contains(next), let further = replaced[next] else { continue }
+                guard !finished.contains(next), let successors = replaced[next] else { continue }
                 path.append(next)
-                unvisited.append(further.sorted())
+                unvisited.append(successors.sorted())
             }
         }
         return nil
     }
 
     /// Describes a cycle: `"x" replaces "y" replaces "x"`.
-    static func described(_ cycle: [String]) -> String {
+    static func description(ofCycle cycle: [String]) -> String {
         let smallest = cycle.indices.min { cycle[$0] < cycle[$1] } ?? 0
         let names = cycle[smallest...] + cycle[..<smallest] + [cycle[smallest]]
         return names.map(ConfigurationValue.quoted).joined(separator: " replaces ")

@@ -54,22 +54,26 @@ package struct EffectiveConfiguration {
 
     private static func redis(_ settings: RedisSettings) -> YAMLNode {
         .entries([
-            ("url", .text(settings.url.map(readable))), ("embedded", settings.isEmbedded ? .plain(true) : nil),
-            ("urls", settings.urls.isEmpty ? nil : .items(settings.urls.map { .text(readable($0)) })),
+            ("url", .text(settings.url.map(masked))), ("embedded", settings.isEmbedded ? .plain(true) : nil),
+            ("urls", settings.urls.isEmpty ? nil : .items(settings.urls.map { .text(masked($0)) })),
             ("password_file", settings.passwordFile.map { .text($0) }),
             ("sentinel_password_file", settings.sentinelPasswordFile.map { .text($0) }), ("tls", settings.tls.map(redisTLS)),
             ("prefix", .text(settings.prefix)), ("timeout", .duration(settings.timeout)),
         ])
     }
 
-    /// Returns the URL with its secrets masked, so that it is still valid.
-    private static func readable(_ url: String) -> String {
-        let masked = "\(RedactedURL(url))"
-        guard masked != url, let server = try? RedisConfiguration(url: url, requiresPassword: false) else { return masked }
-        var text = server.displayName
-        if server.password != nil { text = text.replacing("://", with: "://:\(hidden)@", maxReplacements: 1) }
-        if case .primary(let sentinels) = server.address, sentinels.password != nil { text += "?sentinel_password=\(hidden)" }
-        return text
+    /// Returns the URL with placeholders for its secrets. The result is still a valid URL.
+    private static func masked(_ url: String) -> String {
+        let redactedURL = "\(RedactedURL(url))"
+        guard redactedURL != url, let server = try? RedisConfiguration(url: url, requiresPassword: false) else {
+            return redactedURL
+        }
+        var maskedURL = server.displayName
+        if server.password != nil { maskedURL = maskedURL.replacing("://", with: "://:\(hidden)@", maxReplacements: 1) }
+        if case .primary(let sentinels) = server.address, sentinels.password != nil {
+            maskedURL += "?sentinel_password=\(hidden)"
+        }
+        return maskedURL
     }
 
     private static func redisTLS(_ settings: RedisTLSSettings) -> YAMLNode {
@@ -98,8 +102,8 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    /// Returns an entry of `auth.keys`. Its placeholder has a number, because two keys with the same secret would be
-    /// rejected when the output is read again.
+    /// Returns an entry of `auth.keys`. The placeholder for its secret has a number, because two keys with the same
+    /// secret would be rejected when the output is read again.
     private static func key(_ number: Int, _ key: APIKey) -> YAMLNode {
         .entries([("name", .text(key.name)), ("key", .text("\(hidden)\(number)")), ("role", .plain(key.role.rawValue))])
     }
@@ -150,13 +154,14 @@ package struct EffectiveConfiguration {
                 "timeouts",
                 .entries([
                     ("connect", .duration(settings.connectTimeout)), ("first_byte", .duration(settings.firstByteTimeout)),
-                    ("idle", .duration(settings.idleTimeout)), ("total", endless(settings.totalTimeout)),
+                    ("idle", .duration(settings.idleTimeout)), ("total", durationOrNoLimit(settings.totalTimeout)),
                 ])
             ),
             (
                 "connections",
                 .entries([
-                    ("idle", .duration(settings.connections.idle)), ("max_age", endless(settings.connections.maximumAge)),
+                    ("idle", .duration(settings.connections.idle)),
+                    ("max_age", durationOrNoLimit(settings.connections.maximumAge)),
                 ])
             ),
             (
@@ -170,9 +175,9 @@ package struct EffectiveConfiguration {
         ]
     }
 
-    /// Returns a duration, or the word that means no limit if `duration` is `nil`.
-    private static func endless(_ duration: Duration?) -> YAMLNode {
-        duration == nil ? .plain(UpstreamSettings.endless) : .duration(duration)
+    /// Returns a duration, or the value that means no limit if `duration` is `nil`.
+    private static func durationOrNoLimit(_ duration: Duration?) -> YAMLNode {
+        duration == nil ? .plain(UpstreamSettings.noLimit) : .duration(duration)
     }
 
     private static func algorithm(_ algorithm: LimitAlgorithm) -> (name: String, burst: Int64?) {
@@ -233,7 +238,7 @@ package struct EffectiveConfiguration {
             ("consecutive_failures", .plain(settings.consecutiveFailures)), ("reporters", .plain(settings.reporters)),
             ("open_for", .durations(settings.openFor)), ("half_open_permits", .plain(settings.halfOpenPermits)),
             ("failures", .statuses(settings.failureStatuses)), ("ignore", .statuses(settings.ignoredStatuses)),
-            ("honour_retry_after", .plain(settings.honoursRetryAfter)), ("metrics_only", .plain(settings.isMetricsOnly)),
+            ("honour_retry_after", .plain(settings.honorsRetryAfter)), ("metrics_only", .plain(settings.isMetricsOnly)),
         ])
     }
 

@@ -29,8 +29,8 @@ extension LimitDefinition {
         var isShadow = false
         var subject = SubjectRule.optional
         value.section { section in
-            limit = section.required("limit", "a whole number of 1 or more") { $0.wholeNumber(in: Self.limits) }
-            window = section.required("per", "a duration such as 1s") { $0.duration(in: Self.windows) }
+            limit = section.required("limit", "a whole number of 1 or more") { $0.wholeNumber(in: Self.limitRange) }
+            window = section.required("per", "a duration such as 1s") { $0.duration(in: Self.windowRange) }
             section.read("name", into: &name) { $0.parsed(insteadOf: Self.expectedName) }
             section.read("per_subject", into: &isPerSubject) { $0.flag() }
             section.read("shadow", into: &isShadow) { $0.flag() }
@@ -50,10 +50,11 @@ extension LimitDefinition {
         self.init(
             name: name ?? Self.defaultName(window: window, isPerSubject: isPerSubject), limit: limit, window: window,
             algorithm: algorithm, isPerSubject: isPerSubject, isShadow: isShadow, requiresSubject: subject == .required)
-        if let expected = expectedOfAlgorithm { value.reject(expected) }
+        if let expected = algorithmViolation { value.reject(expected) }
     }
 
-    /// Reads `algorithm`, by default `fixed`, and `burst`, by default 0.
+    /// Reads `algorithm`, which is `fixed` by default, and `burst`, which is 0 by default. Returns `nil` if the
+    /// algorithm is invalid.
     private static func algorithm(_ section: ConfigurationSection) -> LimitAlgorithm? {
         var name: LimitAlgorithm.Name? = .fixed
         section.read("algorithm") { name = $0.parsed(by: LimitAlgorithm.Name.init(parsing:)) }
@@ -67,12 +68,12 @@ extension LimitDefinition {
         case .sliding: return .sliding
         case .gcra:
             var burst: Int64 = 0
-            section.read("burst", into: &burst) { $0.wholeNumber(in: bursts) }
+            section.read("burst", into: &burst) { $0.wholeNumber(in: burstRange) }
             return .gcra(burst: burst)
         }
     }
 
-    /// Returns the window in its shortest spelling: `1s`, `500ms`, `1d`, or `1s-subject` for a limit per subject.
+    /// Returns the window in its shortest notation, such as `1s`, or `1s-subject` for a limit per subject.
     private static func defaultName(window: Duration, isPerSubject: Bool) -> String {
         DurationText.shortest(window) + (isPerSubject ? "-subject" : "")
     }
@@ -83,9 +84,9 @@ extension LimitPolicy {
     mutating func read(_ value: ConfigurationValue) {
         value.section(shorthand: "action") { section in
             section.read("action", into: &action) { $0.parsed(by: Action.init(parsing:)) }
-            section.read("pause", into: &pause) { $0.durationRange(in: Self.pauses) }
-            section.read("max_waiting", into: &maximumWaiting) { $0.wholeNumber(in: Self.waitingCounts) }
-            section.read("patience", into: &maximumWait) { $0.duration(in: Self.waitTimes) }
+            section.read("pause", into: &pause) { $0.durationRange(in: Self.pauseRange) }
+            section.read("max_waiting", into: &maximumWaiting) { $0.wholeNumber(in: Self.waitingCountRange) }
+            section.read("patience", into: &maximumWait) { $0.duration(in: Self.waitTimeRange) }
         }
     }
 }

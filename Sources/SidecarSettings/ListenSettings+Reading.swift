@@ -5,7 +5,7 @@ extension ListenSettings {
     static let respPath = "listen.resp"
     static let httpPath = "listen.http"
     static let grpcPath = "listen.grpc"
-    private static let connectionCounts = 1...1_000_000
+    private static let connectionCountRange = 1...1_000_000
     /// The maximum length of a socket's path, in bytes: the 108 bytes of `sockaddr_un`, less the terminating NUL and
     /// the temporary suffix.
     private static let maximumSocketPathBytes = 107 - UnixSocketSettings.maximumSuffixBytes
@@ -19,14 +19,14 @@ extension ListenSettings {
             section.readOptional("unix_mode", into: &unixMode) { $0.parsed(by: SocketMode.init(parsing:)) }
             section.readOptional("unix_group", into: &unixGroup) { value in
                 value.parsed(by: { name throws(InvalidConfigurationValue) in
-                    // A check on another host has other groups.
+                    // Another host, where a file may be checked, has other groups.
                     value.findings.readsSecrets ? try Self.checkedGroup(name) : name
                 })
             }
             section.read("hosts") { hosts = $0.list().compactMap { $0.parsed(by: Self.checkedHost) } }
             section.readOptional("tls", into: &tls) { TLSSettings(reading: $0) }
             section.read("allow_plaintext", into: &allowsPlaintext) { $0.flag() }
-            section.read("max_connections", into: &maximumConnections) { $0.wholeNumber(in: Self.connectionCounts) }
+            section.read("max_connections", into: &maximumConnections) { $0.wholeNumber(in: Self.connectionCountRange) }
         }
     }
 
@@ -43,11 +43,11 @@ extension ListenSettings {
         return group
     }
 
-    private static func checkedHost(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard SocketEndpoint.isHostName(text) else {
+    private static func checkedHost(_ host: String) throws(InvalidConfigurationValue) -> String {
+        guard SocketEndpoint.isHostName(host) else {
             throw InvalidConfigurationValue("a host name without a port, such as interlock.internal")
         }
-        return text
+        return host
     }
 }
 
@@ -73,7 +73,7 @@ extension TLSSettings {
         }
     }
 
-    /// Reads the path of a PEM file, which must be readable unless this is a check on another host.
+    /// Reads the path of a PEM file. The file must be readable, unless this is a check on another host.
     static func file(_ value: ConfigurationValue) -> String? {
         value.parsed { path throws(InvalidConfigurationValue) in
             guard !value.findings.readsSecrets || ConfigurationFile(path: path).isReadable else {
@@ -141,6 +141,7 @@ extension APIKey {
         self.init(name: name, secret: secret, role: role)
     }
 
+    /// Returns the secret that `key_env`, `key_file` or `key` specifies, and reports mistakes.
     private static func secret(in section: ConfigurationSection, environment: [String: String]) -> String? {
         let variable = section.value("key_env")
         // Concealed, because the value may be the key itself, entered in the wrong field.
@@ -148,8 +149,8 @@ extension APIKey {
         let literal = section.value("key")?.concealed()
         let isUnread = !section.mapping.findings.readsSecrets
         switch (variable, file, literal) {
-        case (let elsewhere?, nil, nil) where isUnread: return unread(elsewhere, checkedVariableName)
-        case (nil, let elsewhere?, nil) where isUnread: return unread(elsewhere) { $0 }
+        case (let variable?, nil, nil) where isUnread: return placeholder(for: variable, checkedVariableName)
+        case (nil, let file?, nil) where isUnread: return placeholder(for: file) { $0 }
         case (let variable?, nil, nil): return secret(fromVariableNamedBy: variable, environment: environment)
         case (nil, let file?, nil): return SecretFile.secret(namedBy: file, checkedBy: checkedSecret)
         case (nil, nil, let literal?): return literal.parsed(by: checkedSecret)
@@ -164,8 +165,8 @@ extension APIKey {
     }
 
     /// Returns a placeholder for a key that is not read, unique to its variable or file.
-    private static func unread(
-        _ value: ConfigurationValue, _ check: (String) throws(InvalidConfigurationValue) -> String
+    private static func placeholder(
+        for value: ConfigurationValue, _ check: (String) throws(InvalidConfigurationValue) -> String
     ) -> String? {
         guard let location = value.concealed().parsed(by: check) else { return nil }
         value.findings.variables.insert(location)
@@ -191,18 +192,18 @@ extension APIKey {
         }
     }
 
-    private static func checkedSecret(_ text: String) throws(InvalidConfigurationValue) -> String {
-        let isAcceptable = !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+    private static func checkedSecret(_ secret: String) throws(InvalidConfigurationValue) -> String {
+        let isAcceptable = !secret.isEmpty && secret.utf8.allSatisfy { (0x21...0x7E).contains($0) }
         guard isAcceptable else {
             throw InvalidConfigurationValue("a key of printable ASCII without spaces or line breaks")
         }
-        return text
+        return secret
     }
 
-    private static func checkedVariableName(_ text: String) throws(InvalidConfigurationValue) -> String {
+    private static func checkedVariableName(_ name: String) throws(InvalidConfigurationValue) -> String {
         let isAcceptable =
-            text.utf8.first.map { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
-            && text.unicodeScalars.allSatisfy { scalar in
+            name.utf8.first.map { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
+            && name.unicodeScalars.allSatisfy { scalar in
                 switch scalar {
                 case "A"..."Z", "a"..."z", "0"..."9", "_": true
                 default: false
@@ -211,6 +212,6 @@ extension APIKey {
         guard isAcceptable else {
             throw InvalidConfigurationValue("the name of an environment variable such as INTERLOCK_OPS_KEY")
         }
-        return text
+        return name
     }
 }

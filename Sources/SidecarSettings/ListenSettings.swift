@@ -9,7 +9,7 @@ package struct ListenSettings: Sendable, Equatable {
     package var http = SocketEndpoint(host: "127.0.0.1", port: 7380)
     /// `listen.unix`: the path of a Unix socket for the RESP API, at most 103 bytes; none by default.
     package var unix: String?
-    /// `listen.unix_mode`: the permissions of that socket; by default access for this user, and for the group if
+    /// `listen.unix_mode`: the permissions of that socket; by default, only this user has access, and the group if
     /// `listen.unix_group` is set.
     package var unixMode: SocketMode?
     /// `listen.unix_group`: the group of that socket, by name or number; the process's own group by default.

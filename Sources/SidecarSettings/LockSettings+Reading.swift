@@ -3,8 +3,7 @@ import InterlockCore
 package import RedisClient
 
 extension LockSettings {
-    /// The default of `locks.min_ttl`. Usually, someone who requests a shorter lease has confused seconds with
-    /// milliseconds.
+    /// The default of `locks.min_ttl`. A request for a shorter lease usually confuses seconds with milliseconds.
     static let defaultMinimumTTL = Duration.milliseconds(100)
     static let waitReplicasPath = "locks.wait_replicas"
 
@@ -14,24 +13,24 @@ extension LockSettings {
             section.readOptional("key_prefix", into: &keyPrefix) {
                 $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: true) }
             }
-            section.read("max_ttl", into: &maximumTTL) { $0.duration(in: Self.ttls) }
-            let longest = maximumTTL
-            minimumTTL = min(minimumTTL, longest)
+            section.read("max_ttl", into: &maximumTTL) { $0.duration(in: Self.ttlRange) }
+            let longestTTL = maximumTTL
+            minimumTTL = min(minimumTTL, longestTTL)
             section.read("min_ttl", into: &minimumTTL) { value in
-                guard let read = value.duration(in: Self.minimumTTLs) else { return nil }
-                guard read <= longest else {
-                    value.reject(
-                        "expected at most locks.max_ttl (\(DurationText.shortest(longest))), got \(DurationText.shortest(read))")
+                guard let ttl = value.duration(in: Self.minimumTTLRange) else { return nil }
+                guard ttl <= longestTTL else {
+                    let limit = DurationText.shortest(longestTTL)
+                    value.reject("expected at most locks.max_ttl (\(limit)), got \(DurationText.shortest(ttl))")
                     return nil
                 }
-                return read
+                return ttl
             }
-            section.read("max_wait", into: &maximumWait) { $0.duration(in: Self.waits) }
-            section.readOptional("max_hold", into: &maximumHold) { $0.duration(in: Self.ttls) }
-            section.read("fence_ttl", into: &fenceLifetime) { $0.duration(in: Self.fenceLifetimes) }
+            section.read("max_wait", into: &maximumWait) { $0.duration(in: Self.waitRange) }
+            section.readOptional("max_hold", into: &maximumHold) { $0.duration(in: Self.ttlRange) }
+            section.read("fence_ttl", into: &fenceLifetime) { $0.duration(in: Self.fenceLifetimeRange) }
             section.read("wait_replicas", into: &waitReplicas) { value in
                 value.findings.locations[Self.waitReplicasPath] = value.location
-                return value.wholeNumber(in: Self.replicas)
+                return value.wholeNumber(in: Self.replicaCountRange)
             }
         }
     }
@@ -44,22 +43,22 @@ extension RedisSettings {
     static func quorum(_ value: ConfigurationValue) -> [String] {
         guard !value.isNull else { return [] }
         value.findings.locations[urlsPath] = value.location
+        let sizeRange = InterlockConfiguration.quorumSizeRange
         guard case .sequence = value.node.content else {
-            value.reject(
-                expected: InvalidConfigurationValue("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
+            value.reject(expected: InvalidConfigurationValue("a list of \(sizeRange.lowerBound) or more URLs"))
             return []
         }
         let items = value.list()
-        guard InterlockConfiguration.quorumSizes.contains(items.count) else {
+        guard sizeRange.contains(items.count) else {
             value.reject(
                 """
-                expected \(InterlockConfiguration.quorumSizes.lowerBound)-\(InterlockConfiguration.quorumSizes.upperBound) servers, preferably an odd number, \
+                expected \(sizeRange.lowerBound)-\(sizeRange.upperBound) servers, preferably an odd number, \
                 got \(items.count); fewer have no majority when one is down
                 """)
             return []
         }
         var urls: [String] = []
-        var servers: [RedisConfiguration.Address: Int] = [:]
+        var indices: [RedisConfiguration.Address: Int] = [:]
         for (index, item) in items.enumerated() {
             guard let url = item.parsed(by: checkedURL) else { continue }
             do throws(RedisURLError) {
@@ -72,11 +71,11 @@ extension RedisSettings {
                     item.reject("expected an independent server; a failover in a cluster can lose granted locks")
                     continue
                 }
-                if let first = servers[address] {
-                    item.reject("the same server as \(urlsPath)[\(first)]; the servers must fail independently")
+                if let firstIndex = indices[address] {
+                    item.reject("the same server as \(urlsPath)[\(firstIndex)]; the servers must fail independently")
                     continue
                 }
-                servers[address] = index
+                indices[address] = index
                 urls.append(url)
             } catch {
                 item.reject("\(error)")
@@ -89,14 +88,16 @@ extension RedisSettings {
 extension SidecarConfiguration {
     /// Rejects settings that conflict with `redis.urls`.
     ///
-    /// Runs after the overrides are applied, because a flag may name the Redis that the file does not.
+    /// Runs after the overrides are applied, because a flag may set a `redis.url` that the file lacks.
     func rejectUnsupportedQuorum(_ findings: ConfigurationFindings) {
         guard !redis.urls.isEmpty else { return }
         if redis.url == nil, !findings.hasProblem(under: "redis.url") {
-            let users = services.isEmpty ? "events and the list of sidecars" : "limits, breakers, events and the list of sidecars"
+            let otherData =
+                services.isEmpty
+                ? "events and the list of sidecars" : "limits, breakers, events and the list of sidecars"
             findings.reject(
                 at: findings.locations[RedisSettings.urlsPath] ?? findings.wholeFile, path: RedisSettings.urlsPath,
-                "requires redis.url, because the quorum stores only locks; \(users) are stored in redis.url")
+                "requires redis.url, because the quorum stores only locks; \(otherData) are stored in redis.url")
         }
         if locks.waitReplicas > 0 {
             let path = LockSettings.waitReplicasPath
@@ -109,7 +110,7 @@ extension SidecarConfiguration {
         }
     }
 
-    /// Returns the servers of `redis.urls` for the coordinator; empty if locks are in `redis.url`.
+    /// Returns the servers of `redis.urls` for the coordinator; empty if locks are stored in `redis.url`.
     /// - Throws: `SidecarError` if a URL cannot be used.
     package func quorumServers() throws(SidecarError) -> [RedisConfiguration] {
         var servers: [RedisConfiguration] = []

@@ -1,72 +1,72 @@
 import InterlockCore
 
 extension ProbeSettings {
-    private static let intervals: ClosedRange<Duration> = .milliseconds(10) ... .seconds(86_400)
-    private static let counts = 1...1000
+    private static let intervalRange: ClosedRange<Duration> = .milliseconds(10) ... .seconds(86_400)
+    private static let countRange = 1...1000
 
     /// Reads `services.NAME.probe`.
     init?(reading value: ConfigurationValue) {
-        var targets: [(location: ConfigurationValue, target: Target?)] = []
+        var targets: [(value: ConfigurationValue, target: Target?)] = []
         var timeout: Duration?
-        var expectation: ConfigurationValue?
+        var expectationValue: ConfigurationValue?
         var settings = ProbeSettings(target: .http("/"))
         value.section(shorthand: value.text?.hasPrefix("/") == true ? "path" : "url") { section in
             section.read("path") { targets.append(($0, $0.parsed(by: Self.checkedPath).map { .http($0) })) }
             section.read("url") { targets.append(($0, $0.parsed(by: Self.checkedURL).map { .http($0) })) }
             section.read("tcp") { targets.append(($0, $0.parsed(by: Self.checkedTCP))) }
-            section.read("every", into: &settings.interval) { $0.duration(in: Self.intervals) }
+            section.read("every", into: &settings.interval) { $0.duration(in: Self.intervalRange) }
             section.read("timeout") { value in
-                guard let duration = value.duration(in: Self.intervals) else { return }
+                guard let duration = value.duration(in: Self.intervalRange) else { return }
                 timeout = duration
                 guard duration >= settings.interval else { return }
                 let interval = DurationText.shortest(settings.interval)
                 value.reject(expected: InvalidConfigurationValue("a duration shorter than every (\(interval))"))
             }
             section.read("expect") {
-                expectation = $0
+                expectationValue = $0
                 settings.expectation.read($0)
             }
-            section.read("unhealthy_after", into: &settings.unhealthyAfter) { $0.wholeNumber(in: Self.counts) }
-            section.read("healthy_after", into: &settings.healthyAfter) { $0.wholeNumber(in: Self.counts) }
+            section.read("unhealthy_after", into: &settings.unhealthyAfter) { $0.wholeNumber(in: Self.countRange) }
+            section.read("healthy_after", into: &settings.healthyAfter) { $0.wholeNumber(in: Self.countRange) }
             section.read("trial", into: &settings.isFollowedByTrial) { $0.flag() }
             section.read("from", into: &settings.origin) { $0.parsed(by: Origin.init(parsing:)) }
         }
-        guard let first = targets.first else {
+        guard let firstTarget = targets.first else {
             value.reject("expected one of the keys path, url and tcp: the target of the probe")
             return nil
         }
-        for other in targets.dropFirst() { other.location.reject("expected only one of path, url and tcp") }
+        for other in targets.dropFirst() { other.value.reject("expected only one of path, url and tcp") }
         // The default timeout is shorter than the interval, so that probes of a service never overlap.
         settings.timeout = timeout ?? min(settings.timeout, settings.interval * 4 / 5)
-        guard let target = first.target else { return nil }
+        guard let target = firstTarget.target else { return nil }
         settings.target = target
-        if case .tcp = target { expectation?.reject("requires path or url; a TCP probe has no response to check") }
+        if case .tcp = target { expectationValue?.reject("requires path or url; a TCP probe has no response to check") }
         self = settings
     }
 
-    /// Whether the target is a path below the service's URL, so that the service must have one.
+    /// Whether the service must have a URL, because the target is a path below it.
     var needsServiceURL: Bool {
         guard case .http(let address) = target else { return false }
         return address.hasPrefix("/")
     }
 
-    private static func checkedPath(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard text.hasPrefix("/"), text.utf8.allSatisfy(isVisible) else {
+    private static func checkedPath(_ path: String) throws(InvalidConfigurationValue) -> String {
+        guard path.hasPrefix("/"), path.utf8.allSatisfy(isVisible) else {
             throw InvalidConfigurationValue("a path that begins with / and has no spaces")
         }
-        return text
+        return path
     }
 
-    private static func checkedURL(_ text: String) throws(InvalidConfigurationValue) -> String {
-        _ = try UpstreamSettings.checkedURL(String(text.prefix { $0 != "?" }))
-        guard text.utf8.allSatisfy(isVisible), !text.contains("#") else {
+    private static func checkedURL(_ url: String) throws(InvalidConfigurationValue) -> String {
+        _ = try UpstreamSettings.checkedURL(String(url.prefix { $0 != "?" }))
+        guard url.utf8.allSatisfy(isVisible), !url.contains("#") else {
             throw InvalidConfigurationValue("a URL without a fragment, with all non-ASCII characters percent-encoded")
         }
-        return text
+        return url
     }
 
-    private static func checkedTCP(_ text: String) throws(InvalidConfigurationValue) -> Target {
-        let endpoint = try SocketEndpoint(parsing: text)
+    private static func checkedTCP(_ address: String) throws(InvalidConfigurationValue) -> Target {
+        let endpoint = try SocketEndpoint(parsing: address)
         guard endpoint.port > 0 else { throw InvalidConfigurationValue("HOST:PORT with a port of 1 or more") }
         return .tcp(host: endpoint.host, port: endpoint.port)
     }
@@ -102,8 +102,8 @@ extension ProbeExpectation {
                     entry.key.reject("expected a header name")
                     continue
                 }
-                guard let text = entry.value.parsed(by: checkedText) else { continue }
-                headers.append(Header(name: entry.name, value: text))
+                guard let value = entry.value.parsed(by: checkedText) else { continue }
+                headers.append(Header(name: entry.name, value: value))
             }
         }
         return headers

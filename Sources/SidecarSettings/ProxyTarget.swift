@@ -26,33 +26,33 @@ package struct ProxyTarget: Sendable, Equatable {
     package init(_ target: some StringProtocol) throws(Violation) {
         let target = Substring(target)
         let suffix = target.dropFirst(Self.prefix.count)
-        let mark = suffix.utf8.firstIndex(of: UInt8(ascii: "?"))
-        let whole = suffix[..<(mark ?? suffix.endIndex)]
-        query = try mark.map { mark throws(Violation) in
-            try Self.encoded(suffix[suffix.utf8.index(after: mark)...], "query", Self.isAllowedInQuery)
+        let questionMarkIndex = suffix.utf8.firstIndex(of: UInt8(ascii: "?"))
+        let serviceAndPath = suffix[..<(questionMarkIndex ?? suffix.endIndex)]
+        query = try questionMarkIndex.map { index throws(Violation) in
+            try Self.encoded(suffix[suffix.utf8.index(after: index)...], "query", Self.isAllowedInQuery)
         }
-        guard let slash = whole.utf8.firstIndex(of: UInt8(ascii: "/")) else {
+        guard let slashIndex = serviceAndPath.utf8.firstIndex(of: UInt8(ascii: "/")) else {
             path = nil
             return
         }
-        let rest = whole[whole.utf8.index(after: slash)...]
-        guard rest.utf8.first != UInt8(ascii: "/") else {
+        let encodedPath = serviceAndPath[serviceAndPath.utf8.index(after: slashIndex)...]
+        guard encodedPath.utf8.first != UInt8(ascii: "/") else {
             throw Violation("the path after the service begins with //, which could be read as a host")
         }
         // After decoding, a path can begin with two separators only if its first character is encoded or a separator.
-        if let first = rest.utf8.first, first == UInt8(ascii: "%") || Self.isSeparator(first),
-            let once = PercentEncoding.decode(rest)
+        if let first = encodedPath.utf8.first, first == UInt8(ascii: "%") || Self.isSeparator(first),
+            let decodedOnce = PercentEncoding.decode(encodedPath)
         {
-            for text in [once, PercentEncoding.decode(once[...]) ?? once]
-            where text.utf8.prefix(2).count(where: Self.isSeparator) == 2 {
+            for decoded in [decodedOnce, PercentEncoding.decode(decodedOnce[...]) ?? decodedOnce]
+            where decoded.utf8.prefix(2).count(where: Self.isSeparator) == 2 {
                 throw Violation(
                     "the path after the service, once decoded, begins with two slashes, which could be read as a host")
             }
         }
-        for segment in rest.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true) {
+        for segment in encodedPath.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true) {
             try Self.check(Substring(segment))
         }
-        path = try Self.encoded(rest, "path", Self.isAllowedInPath)
+        path = try Self.encoded(encodedPath, "path", Self.isAllowedInPath)
     }
 
     /// Rejects a segment that, decoded once or twice, contains a control character or that a server may treat as `.` or
@@ -60,15 +60,15 @@ package struct ProxyTarget: Sendable, Equatable {
     private static func check(_ segment: Substring) throws(Violation) {
         let isPlain = segment.utf8.first != UInt8(ascii: ".") && !segment.utf8.contains(UInt8(ascii: "%"))
         if isPlain { return }
-        guard let once = PercentEncoding.decode(segment) else {
+        guard let decodedOnce = PercentEncoding.decode(segment) else {
             throw Violation("the path is not percent-encoded UTF-8")
         }
-        // A text that cannot be decoded a second time is checked as decoded once.
-        for text in [once, PercentEncoding.decode(once[...]) ?? once] {
-            if text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
+        // If a segment cannot be decoded a second time, only its first decoding is checked.
+        for decoded in [decodedOnce, PercentEncoding.decode(decodedOnce[...]) ?? decodedOnce] {
+            if decoded.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
                 throw Violation("the path contains an encoded control character")
             }
-            if hasDotSegment(text) {
+            if hasDotSegment(decoded) {
                 throw Violation("the path contains a segment that decodes to . or ..")
             }
         }
@@ -85,21 +85,22 @@ package struct ProxyTarget: Sendable, Equatable {
         }
     }
 
-    /// Returns a text that can be sent. Percent-encodes the characters that many clients wrongly leave unencoded.
+    /// Returns a part of the target in a form that can be sent. Percent-encodes the characters that many clients
+    /// wrongly leave unencoded.
     private static func encoded(_ text: Substring, _ part: String, _ isAllowed: (UInt8) -> Bool) throws(Violation) -> String {
         if text.utf8.allSatisfy(isAllowed) { return String(text) }
         var encoded = ""
-        var rest = text.utf8[...]
-        while let byte = rest.popFirst() {
+        var remaining = text.utf8[...]
+        while let byte = remaining.popFirst() {
             switch byte {
             case UInt8(ascii: "%"):
-                let digits = rest.prefix(2)
+                let digits = remaining.prefix(2)
                 guard digits.count == 2, digits.allSatisfy({ Character(UnicodeScalar($0)).isHexDigit }) else {
                     throw Violation(
                         "the \(part) contains a % that is not followed by two hexadecimal digits; write %25")
                 }
                 encoded += "%" + String(Substring(digits))
-                rest = rest.dropFirst(2)
+                remaining = remaining.dropFirst(2)
             case 0...0x20, 0x7F..., UInt8(ascii: "\\"), UInt8(ascii: "#"):
                 throw Violation(
                     "the \(part) contains a space, a control character, a backslash, a # or a byte above 127; encode it"

@@ -28,7 +28,7 @@ extension RateLimitDomain {
         value.section { section in
             name = section.required("domain", "the domain's name") { $0.parsed(insteadOf: Self.expectedDomain) }
             section.read("descriptors") { rules = DescriptorRule.imported($0, atDepth: 1, isDetailed: false) }
-            // Gateways write a name for the file, which the reference implementation ignores too.
+            // Gateways write the name of the file here. The reference implementation ignores it too.
             section.read("name") { _ in }
             section.ignoreReferenceKeys()
         }
@@ -38,23 +38,25 @@ extension RateLimitDomain {
         for sentence in DomainLint(self).warnings { findings.warn("\(findings.fileName): \(sentence)") }
         if let cycle = DomainLint.cycle(in: rules) {
             findings.warn(
-                "\(findings.fileName): \(DomainLint.described(cycle)): a request that matches all of these rules escapes them all"
-            )
+                "\(findings.fileName): \(DomainLint.description(ofCycle: cycle)): "
+                    + "a request that matches all of these rules escapes them all")
         }
         isIndependent = true
         countsRefused = true
     }
 
-    /// Returns what was expected instead of a domain's name; `nil` if the name is valid. It may contain colons,
+    /// Returns what was expected instead of a domain's name; `nil` if the name is valid. A name may contain colons,
     /// because Redis keys enclose it in braces.
-    private static func expectedDomain(insteadOf text: String) -> String? {
-        do throws(ResourceName.Violation) { _ = try ResourceName(text) } catch { return "a name of \(ResourceName.rule)" }
+    private static func expectedDomain(insteadOf name: String) -> String? {
+        do throws(ResourceName.Violation) { _ = try ResourceName(name) } catch {
+            return "a name of \(ResourceName.rule)"
+        }
         return nil
     }
 }
 
 extension ConfigurationSection {
-    /// All keys of the reference implementation. It ignores a key in a place where the key has no meaning.
+    /// All keys of the reference implementation, which ignores a key in a mapping where it has no meaning.
     private static let referenceKeys: Set<String> = [
         "domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "shadow_mode",
         "quota_mode",
@@ -67,12 +69,12 @@ extension ConfigurationSection {
 }
 
 extension DescriptorRule {
-    private static let limits: ClosedRange<Int64> = 0...Int64(UInt32.max)
+    private static let limitRange: ClosedRange<Int64> = 0...Int64(UInt32.max)
     /// The maximum length of a limit's name, in bytes. The reference implementation has no maximum.
     private static let maximumNameBytes = 1024
 
-    private static func expectedName(insteadOf text: String) -> String? {
-        text.isEmpty || text.utf8.count > maximumNameBytes ? "a string of 1-\(maximumNameBytes) bytes" : nil
+    private static func expectedName(insteadOf name: String) -> String? {
+        name.isEmpty || name.utf8.count > maximumNameBytes ? "a string of 1-\(maximumNameBytes) bytes" : nil
     }
 
     /// Reads the rules of a list in the format of the reference implementation.
@@ -127,8 +129,8 @@ extension DescriptorRule {
         value.section { section in
             var isUnlimited = false
             section.read("unlimited", into: &isUnlimited) { $0.flag() }
-            var count: Int64 = 0
-            section.read("requests_per_unit", into: &count) { $0.wholeNumber(in: Self.limits) }
+            var requestsPerUnit: Int64 = 0
+            section.read("requests_per_unit", into: &requestsPerUnit) { $0.wholeNumber(in: Self.limitRange) }
             section.readOptional("name", into: &name) { $0.text?.isEmpty == true ? nil : $0.parsed(insteadOf: Self.expectedName) }
             section.read("replaces") { list in
                 for item in list.list() {
@@ -160,10 +162,11 @@ extension DescriptorRule {
                 limit = .unlimited
             } else if let unit {
                 limit =
-                    count == 0
+                    requestsPerUnit == 0
                     ? .blocked(window: unit.window)
                     : .rate(
-                        LimitDefinition(name: DurationText.shortest(unit.window), limit: count, window: unit.window),
+                        LimitDefinition(
+                            name: DurationText.shortest(unit.window), limit: requestsPerUnit, window: unit.window),
                         isAligned: true)
             } else if section.value("unit") == nil {
                 section.mapping.reject(

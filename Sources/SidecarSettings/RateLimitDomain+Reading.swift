@@ -12,7 +12,7 @@ extension DomainSettings {
                 domain.read(entry.value)
                 if let cycle = DomainLint.cycle(in: domain.rules) {
                     entry.key.reject(
-                        "\(DomainLint.described(cycle)): a request that matches all of these rules escapes them all")
+                        "\(DomainLint.description(ofCycle: cycle)): a request that matches all of these rules escapes them all")
                 }
                 add(domain, at: entry.key)
                 for sentence in DomainLint(domain).warnings { entry.value.findings.warn("\(entry.value.path).\(sentence)") }
@@ -24,7 +24,7 @@ extension DomainSettings {
     /// implementation.
     mutating func read(service value: ConfigurationValue) {
         value.section { section in
-            section.read("timeout", into: &timeout) { $0.duration(in: Self.timeouts) }
+            section.read("timeout", into: &timeout) { $0.duration(in: Self.timeoutRange) }
             section.read("import") { value in
                 for file in value.text == nil ? value.list() : [value] {
                     guard let domain = RateLimitDomain.imported(file) else { continue }
@@ -43,7 +43,7 @@ extension DomainSettings {
 }
 
 extension RateLimitDomain {
-    static let counterCounts = 1...10_000_000
+    static let counterCountRange = 1...10_000_000
 
     fileprivate mutating func read(_ value: ConfigurationValue) {
         value.section { section in
@@ -57,18 +57,18 @@ extension RateLimitDomain {
             }
             section.read("shadow", into: &isShadow) { $0.flag() }
             section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
-            section.read("max_counters", into: &maximumCounters) { $0.wholeNumber(in: Self.counterCounts) }
+            section.read("max_counters", into: &maximumCounters) { $0.wholeNumber(in: Self.counterCountRange) }
             rules = section.required("descriptors", "a list of descriptors", { DescriptorRule.list($0, atDepth: 1) }) ?? []
         }
-        if countsRefused, let sliding = rules.firstNotCountable() {
-            value.reject("count_refused requires the algorithm fixed or aligned; \(sliding) uses another one")
+        if countsRefused, let rulePath = rules.firstRuleNotCountingRefused() {
+            value.reject("count_refused requires the algorithm fixed or aligned; \(rulePath) uses another one")
         }
     }
 }
 
 extension [DescriptorRule] {
-    /// Returns the path of the first rule whose algorithm cannot count refused requests; `nil` if there is none.
-    fileprivate func firstNotCountable() -> String? {
+    /// Returns the path of the first rule whose algorithm cannot count refused requests; `nil` if all can.
+    fileprivate func firstRuleNotCountingRefused() -> String? {
         DescriptorIndex(self).rules.first { indexed in
             if case .rate(let limit, _) = indexed.rule.limit { limit.algorithm != .fixed } else { false }
         }?.path
@@ -76,11 +76,11 @@ extension [DescriptorRule] {
 }
 
 extension DescriptorRule {
-    /// The algorithm of a rule: those of service limits, or windows aligned to the clock of Redis.
+    /// The algorithm of a rule: one of those of service limits, or windows aligned to the clock of Redis.
     private enum Algorithm: String, CaseIterable {
         case fixed, sliding, gcra, aligned
 
-        func counting(burst: Int64) -> LimitAlgorithm {
+        func limitAlgorithm(burst: Int64) -> LimitAlgorithm {
             switch self {
             case .fixed, .aligned: .fixed
             case .sliding: .sliding
@@ -89,7 +89,7 @@ extension DescriptorRule {
         }
     }
 
-    private static let limits: ClosedRange<Int64> = 0...LimitDefinition.maximumLimit
+    private static let limitRange: ClosedRange<Int64> = 0...LimitDefinition.maximumLimit
 
     /// Reads the rules of a list.
     /// - Parameter depth: the nesting depth of the list, starting at 1.
@@ -102,14 +102,14 @@ extension DescriptorRule {
     static func siblings(
         _ value: ConfigurationValue, atDepth depth: Int, read: (ConfigurationValue) -> DescriptorRule?
     ) -> [DescriptorRule] {
-        guard depth <= DescriptorEntry.maximum else {
-            value.reject("expected descriptors nested at most \(DescriptorEntry.maximum) levels deep")
+        guard depth <= DescriptorEntry.maximumCount else {
+            value.reject("expected descriptors nested at most \(DescriptorEntry.maximumCount) levels deep")
             return []
         }
-        var entries: Set<[ExactText?]> = []
+        var seenEntries: Set<[ExactText?]> = []
         return value.list().compactMap { item in
             guard let rule = read(item) else { return nil }
-            guard entries.insert([ExactText(rule.key), rule.value.map { ExactText($0.text) }]).inserted else {
+            guard seenEntries.insert([ExactText(rule.key), rule.value.map { ExactText($0.text) }]).inserted else {
                 item.reject("duplicate rule for this value of the key \(ConfigurationValue.quoted(rule.key)); remove one")
                 return nil
             }
@@ -148,13 +148,13 @@ extension DescriptorRule {
         var isUnlimited = false
         section.read("unlimited", into: &isUnlimited) { $0.flag() }
         var limit: Int64?
-        section.readOptional("limit", into: &limit) { $0.wholeNumber(in: limits) }
+        section.readOptional("limit", into: &limit) { $0.wholeNumber(in: limitRange) }
         var window: Duration?
-        section.readOptional("per", into: &window) { $0.duration(in: LimitDefinition.windows) }
+        section.readOptional("per", into: &window) { $0.duration(in: LimitDefinition.windowRange) }
         var algorithm: Algorithm = .fixed
         section.read("algorithm", into: &algorithm) { $0.parsed(by: Algorithm.init(parsing:)) }
         var burst: Int64 = 0
-        section.read("burst", into: &burst) { $0.wholeNumber(in: LimitDefinition.bursts) }
+        section.read("burst", into: &burst) { $0.wholeNumber(in: LimitDefinition.burstRange) }
         if algorithm != .gcra { section.reject(["burst"], "requires algorithm: gcra") }
         if isUnlimited {
             section.reject(["limit", "per", "algorithm"], "conflicts with unlimited: true; remove one of them")
@@ -170,8 +170,9 @@ extension DescriptorRule {
             return nil
         }
         let definition = LimitDefinition(
-            name: DurationText.shortest(window), limit: limit, window: window, algorithm: algorithm.counting(burst: burst))
-        if let expected = definition.expectedOfAlgorithm { section.mapping.reject(expected) }
+            name: DurationText.shortest(window), limit: limit, window: window,
+            algorithm: algorithm.limitAlgorithm(burst: burst))
+        if let expected = definition.algorithmViolation { section.mapping.reject(expected) }
         return .rate(definition, isAligned: algorithm == .aligned)
     }
 }

@@ -4,28 +4,24 @@ internal import NIOCore
 internal import NIOSSL
 package import RedisClient
 
-/// `redis`: the server that the fleet shares, and the prefix of its keys.
+/// `redis`: the Redis that the fleet shares, and the prefix of its keys.
 package struct RedisSettings: Sendable, Equatable {
-    /// `redis.url`: a URL with one of the schemes `redis`, `rediss` and `unix`, with `redis+sentinel` or
-    /// `rediss+sentinel` for Sentinels, or with `redis+cluster` or `rediss+cluster` for a cluster. Alternatively it is
-    /// composed from `redis.sentinels` and `redis.primary`, or from `redis.cluster`. `nil` by default, in which case
-    /// the sidecar starts a private server.
+    /// `redis.url`: a URL with the scheme `redis`, `rediss` or `unix` for a server, `redis+sentinel` or
+    /// `rediss+sentinel` for Sentinels, or `redis+cluster` or `rediss+cluster` for a cluster. If the file sets
+    /// `redis.sentinels` and `redis.primary`, or `redis.cluster`, the URL is composed from them. If it is `nil`, which
+    /// is the default, the sidecar starts a private server.
     package var url: String?
-    /// `redis.urls`: 3–15 independent servers, a majority of which grants each lock, in addition to `redis.url`. Empty
-    /// by default, in which case locks are in `redis.url` like everything else.
+    /// `redis.urls`: 3–15 independent servers in addition to `redis.url`. A majority of them grants each lock. If the
+    /// list is empty, which is the default, locks are stored in `redis.url` like all other data.
     package var urls: [String] = []
     /// `redis.prefix`: the prefix of every key, 1–64 bytes without control characters, spaces or braces; `interlock:`
     /// by default.
     package var prefix = InterlockConfiguration.defaultPrefix
-    /// `redis.timeout`: the time without an answer after which Redis counts as unreachable, 10ms–1m; 500ms by default.
+    /// `redis.timeout`: the time without a reply after which Redis counts as unreachable, 10ms–1m; 500ms by default.
     package var timeout: Duration = .milliseconds(500)
 
-    package init() {}
-
-    /// Whether the sidecar starts a private server, because none is configured.
-    package var isEmbedded: Bool { url == nil }
-    /// `redis.embedded`: whether the private server is intended. Set only by a file; a sidecar without a file needs no
-    /// confirmation, because it is being tried out.
+    /// `redis.embedded`: whether the private server is intended. A file that names no other Redis must set it, so that
+    /// a missing URL is noticed. Without a file, the private server is the default.
     package var isExplicitlyEmbedded = false
     /// `redis.password_file`: a file with the password of every server, optionally followed by a line end.
     package var passwordFile: String?
@@ -34,6 +30,11 @@ package struct RedisSettings: Sendable, Equatable {
     /// `redis.tls`: the trusted authorities and the sidecar's own certificate; `nil` to trust the authorities of this
     /// host and present no certificate.
     package var tls: RedisTLSSettings?
+
+    package init() {}
+
+    /// Whether the sidecar starts a private server, because none is configured.
+    package var isEmbedded: Bool { url == nil }
 }
 
 /// Descriptions of the settings never show a password.
@@ -58,16 +59,16 @@ extension RedisSettings {
             section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
             section.read("url_env") { value in
                 let findings = value.findings
-                let found = value.parsed { variable throws(InvalidConfigurationValue) in
+                let parsedURL = value.parsed { variable throws(InvalidConfigurationValue) in
                     findings.variables.insert(variable)
                     guard findings.readsSecrets else { return Self.unreadURL }
-                    guard let text = environment[variable], !text.isEmpty else {
+                    guard let url = environment[variable], !url.isEmpty else {
                         throw InvalidConfigurationValue(
                             "the name of an environment variable that is set and holds the URL")
                     }
-                    return try Self.checkedURL(text)
+                    return try Self.checkedURL(url)
                 }
-                if let found { url = found }
+                if let parsedURL { url = parsedURL }
             }
             section.readOptional("tls", into: &tls) { RedisTLSSettings(reading: $0) }
             readSentinels(section)
@@ -79,10 +80,14 @@ extension RedisSettings {
             section.read("prefix", into: &prefix) {
                 $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: false) }
             }
-            section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeouts) }
+            section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeoutRange) }
             if url != nil, isExplicitlyEmbedded {
-                let named = ["url", "url_env", "sentinels", "cluster"].first { section.value($0).map { !$0.isNull } ?? false }
-                section.read("embedded") { $0.reject("true conflicts with redis.\(named ?? "url"); remove one of them") }
+                let otherKey = ["url", "url_env", "sentinels", "cluster"].first {
+                    section.value($0).map { !$0.isNull } ?? false
+                }
+                section.read("embedded") {
+                    $0.reject("true conflicts with redis.\(otherKey ?? "url"); remove one of them")
+                }
             }
             section.reject(["nodes"], "unknown key; use redis.cluster")
             section.reject(["sentinel"], "unknown key; use redis.sentinels")
@@ -92,10 +97,10 @@ extension RedisSettings {
     /// Reads `redis.sentinels` and `redis.primary`, which must be set together and replace `redis.url`.
     private mutating func readSentinels(_ section: ConfigurationSection) {
         var hosts: [String] = []
-        var isNamed = false
+        var hasSentinels = false
         section.read("sentinels") { value in
             guard !value.isNull else { return }
-            isNamed = true
+            hasSentinels = true
             hosts = value.list().compactMap { $0.parsed(by: Self.checkedSentinel) }
             if !(1...SentinelSettings.maximumCount).contains(hosts.count) || Set(hosts).count < hosts.count {
                 value.reject("expected 1-\(SentinelSettings.maximumCount) different Sentinels")
@@ -106,7 +111,7 @@ extension RedisSettings {
         switch (hosts.isEmpty, name) {
         case (false, let name?): url = "\(tls == nil ? "redis" : "rediss")+sentinel://\(hosts.joined(separator: ","))/\(name)"
         case (false, nil): section.mapping.reject("sentinels requires the key primary: the primary's name")
-        case (true, _?) where !isNamed:
+        case (true, _?) where !hasSentinels:
             section.mapping.reject("primary requires the key sentinels: their addresses as host[:port]")
         case (true, _): break
         }
@@ -128,29 +133,29 @@ extension RedisSettings {
         }
     }
 
-    private static func checkedSeed(_ text: String) throws(InvalidConfigurationValue) -> String {
+    private static func checkedSeed(_ server: String) throws(InvalidConfigurationValue) -> String {
         do throws(RedisURLError) {
-            return try ClusterSettings.seed(text).description
+            return try ClusterSettings.seed(server).description
         } catch {
             throw InvalidConfigurationValue(
                 "a cluster server as host[:port], such as redis-1:\(ClusterSettings.standardPort)")
         }
     }
 
-    private static func checkedSentinel(_ text: String) throws(InvalidConfigurationValue) -> String {
+    private static func checkedSentinel(_ sentinel: String) throws(InvalidConfigurationValue) -> String {
         do throws(RedisURLError) {
-            return try SentinelSettings.sentinel(text).description
+            return try SentinelSettings.sentinel(sentinel).description
         } catch {
             throw InvalidConfigurationValue("a Sentinel as host[:port], such as sentinel-1:\(SentinelSettings.standardPort)")
         }
     }
 
-    private static func checkedPrimary(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard SentinelSettings.isName(text) else {
+    private static func checkedPrimary(_ name: String) throws(InvalidConfigurationValue) -> String {
+        guard SentinelSettings.isName(name) else {
             throw InvalidConfigurationValue(
                 "the primary's name: 1-255 letters, digits, dots, dashes and underscores")
         }
-        return text
+        return name
     }
 
     /// The placeholder for a URL that is not read.
@@ -160,27 +165,28 @@ extension RedisSettings {
         "redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
     ]
 
-    static func checkedURL(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }), text.count > scheme.count else {
+    /// Checks that a URL can be used, except for a password that may be in a file.
+    static func checkedURL(_ url: String) throws(InvalidConfigurationValue) -> String {
+        guard let scheme = schemes.first(where: { url.lowercased().hasPrefix($0) }), url.count > scheme.count else {
             throw InvalidConfigurationValue(
                 "a URL that begins with \(ConfigurationText.alternatives(schemes)) (others are not supported)")
         }
-        guard !text.contains("${") else {
+        guard !url.contains("${") else {
             throw InvalidConfigurationValue(
                 "a URL without ${ (variables in URLs are not expanded; use redis.url_env or redis.password_file)")
         }
-        guard !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
+        guard !url.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
             throw InvalidConfigurationValue("a URL without spaces or control characters")
         }
         do throws(RedisURLError) {
-            // The password may be missing here, because it can be in a file.
-            _ = try RedisConfiguration(url: text, requiresPassword: false)
+            // The password may be in a file, so it is not required here.
+            _ = try RedisConfiguration(url: url, requiresPassword: false)
         } catch {
             let encode = error.reason.contains("percent-encode ") ? "" : "percent-encode @ : / ? # % in the password, "
-            let remedy = text.contains("@") ? "; \(encode)or use redis.password_file" : ""
+            let remedy = url.contains("@") ? "; \(encode)or use redis.password_file" : ""
             throw InvalidConfigurationValue("a valid Redis URL (\(error.reason)\(remedy))")
         }
-        return text
+        return url
     }
 }
 
@@ -189,10 +195,12 @@ package struct RedisTLSSettings: Sendable, Equatable {
     /// `redis.tls.ca`: a PEM file of the authorities that may sign a server's certificate; `nil` for those of this
     /// host.
     var authorities: String?
-    /// `redis.tls.cert` and `redis.tls.key`: PEM files of the sidecar's own certificate and key; both or neither.
+    /// `redis.tls.cert`: a PEM file of the sidecar's own certificate; set together with `redis.tls.key`.
     var certificate: String?
+    /// `redis.tls.key`: a PEM file of the private key of that certificate.
     var key: String?
-    /// `redis.tls.server_name`: the name that certificates must have; `nil` if each must have the name of its host.
+    /// `redis.tls.server_name`: the name for which certificates must be valid; `nil` for the name of each server's
+    /// host.
     var serverName: String?
 
     /// Returns `nil` if a setting is invalid.
@@ -216,11 +224,11 @@ package struct RedisTLSSettings: Sendable, Equatable {
         }
     }
 
-    private static func checkedName(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard SocketEndpoint.isHostName(text), (try? SocketAddress(ipAddress: text, port: 0)) == nil else {
+    private static func checkedName(_ name: String) throws(InvalidConfigurationValue) -> String {
+        guard SocketEndpoint.isHostName(name), (try? SocketAddress(ipAddress: name, port: 0)) == nil else {
             throw InvalidConfigurationValue("a host name, such as redis.internal")
         }
-        return text
+        return name
     }
 
     /// Applies the TLS settings to a server.

@@ -14,7 +14,7 @@ package struct SHA256Digest: Hashable, Sendable {
         self.bytes = bytes
     }
 
-    package static func == (one: SHA256Digest, other: SHA256Digest) -> Bool {
-        zip(one.bytes, other.bytes).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
+    package static func == (left: SHA256Digest, right: SHA256Digest) -> Bool {
+        zip(left.bytes, right.bytes).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }
 }

@@ -10,11 +10,12 @@ struct SecretFile {
 
     let path: String
 
-    /// The maximum size of a file, far above that of any secret. A longer file was named by mistake.
+    /// The maximum size of a file. A longer file is probably not a secret, but was named by mistake.
     private static let maximumBytes = 4_096
 
-    /// Returns the content without one trailing line end. Reads at most twice `maximumBytes`, and never waits for the
-    /// writer of a pipe.
+    /// Returns the content without one trailing line end. Reads at most about twice `maximumBytes`, and never waits for
+    /// the writer of a pipe.
+    /// - Throws: `Problem` if the file cannot be read or is not a secret.
     func secret() throws(Problem) -> String {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw Self.problem(errno) }

@@ -1,7 +1,8 @@
 import InterlockCore
 
 extension ServiceDefinition {
-    /// How long a permit outlasts its proxied call, so that the outcome can be reported.
+    /// The time between the timeout of a proxied call and the expiry of its permit, so that the outcome can be
+    /// reported.
     private static let reportingTime: Duration = .seconds(10)
 
     /// Reads `services`: a mapping from names to services, in the order of the file.
@@ -28,29 +29,29 @@ extension ServiceDefinition {
         value.section { section in
             upstream = UpstreamSettings(reading: section)
             if let upstream {
-                let longest = Self.permitLifetimes.upperBound
-                let total = upstream.totalTimeout ?? upstream.firstByteTimeout
-                permitLifetime = min(longest, max(permitLifetime, total + Self.reportingTime))
+                let maximumLifetime = Self.permitLifetimeRange.upperBound
+                let callTimeout = upstream.totalTimeout ?? upstream.firstByteTimeout
+                permitLifetime = min(maximumLifetime, max(permitLifetime, callTimeout + Self.reportingTime))
             }
             section.read("limits") { limits = LimitDefinition.list($0) }
             section.read("on_limit") { onLimit.read($0) }
             section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
             section.read("breaker") { breaker.read($0) }
             section.read("permit_ttl") { value in
-                guard let lifetime = value.duration(in: Self.permitLifetimes) else { return }
+                guard let lifetime = value.duration(in: Self.permitLifetimeRange) else { return }
                 permitLifetime = lifetime
-                guard let total = upstream?.totalTimeout, lifetime < total else { return }
+                guard let totalTimeout = upstream?.totalTimeout, lifetime < totalTimeout else { return }
                 value.findings.warn(
                     "\(value.path) is shorter than timeouts.total: a call that takes longer frees its slot before it ends, and its outcome is lost"
                 )
             }
-            section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.slotCounts) }
-            section.read("max_subjects", into: &maximumSubjects) { $0.wholeNumber(in: Self.subjectCounts) }
+            section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.slotCountRange) }
+            section.read("max_subjects", into: &maximumSubjects) { $0.wholeNumber(in: Self.subjectCountRange) }
             section.read("probe") { value in
                 guard !value.isNull, let settings = ProbeSettings(reading: value) else { return }
                 probe = settings
-                let isRefused = value.findings.hasProblem(under: section.mapping.path + ".url")
-                if settings.needsServiceURL, upstream == nil, !isRefused {
+                let isURLRejected = value.findings.hasProblem(under: section.mapping.path + ".url")
+                if settings.needsServiceURL, upstream == nil, !isURLRejected {
                     value.reject("path is relative to the service's url, which is not set; set it, or replace path with url")
                 }
                 if settings.origin == .one, ProbeLock.name(ofService: name) == nil {

@@ -2,11 +2,11 @@ internal import Interlock
 import InterlockCore
 
 extension SidecarConfiguration {
-    /// Reads a configuration: the file, overridden by the environment, overridden by the flags.
+    /// Reads a configuration from a file. The environment overrides the file, and the flags override both.
     ///
     /// - Parameters:
     ///   - file: the path of a YAML file of at most 1 MiB; `nil` for all defaults.
-    ///   - environment: the process's variables, both overrides and those that the file names.
+    ///   - environment: the process's variables: the overrides, and those that the file names.
     ///   - flags: the settings from the command line.
     /// - Throws: `ConfigurationError` with every mistake found.
     package static func load(
@@ -15,8 +15,8 @@ extension SidecarConfiguration {
         flags: Overrides = Overrides()
     ) throws(ConfigurationError) -> SidecarConfiguration {
         guard let file else { return try load(yaml: "", fileName: "", environment: environment, flags: flags) }
-        let text = try ConfigurationFile(path: file).text()
-        return try load(yaml: text, fileName: file, environment: environment, flags: flags)
+        let yaml = try ConfigurationFile(path: file).text()
+        return try load(yaml: yaml, fileName: file, environment: environment, flags: flags)
     }
 
     /// Reads and checks a file like `load(file:environment:flags:)`. The result must not be run.
@@ -27,14 +27,14 @@ extension SidecarConfiguration {
         file: String, environment: [String: String], readsSecrets: Bool
     ) throws(ConfigurationError) -> SidecarConfiguration {
         let source = ConfigurationFile(path: file == "-" ? "standard input" : file)
-        let text = try file == "-" ? source.textOfStandardInput() : source.text()
+        let yaml = try file == "-" ? source.textOfStandardInput() : source.text()
         var configuration = try load(
-            yaml: text, fileName: source.path, environment: environment, readsSecrets: readsSecrets)
+            yaml: yaml, fileName: source.path, environment: environment, readsSecrets: readsSecrets)
         if !readsSecrets { configuration.redis.removeFileReferences() }
         return configuration
     }
 
-    /// Reads a configuration from text in memory, otherwise like `load(file:environment:flags:)`.
+    /// Reads a configuration from a text. In all other respects, behaves like `load(file:environment:flags:)`.
     ///
     /// - Parameters:
     ///   - yaml: the text of the file; empty for all defaults.
@@ -81,7 +81,7 @@ extension SidecarConfiguration {
                 }
             }
             section.read("locks") { locks.read($0) }
-            section.read("fleet_size", into: &fleetSize) { $0.wholeNumber(in: InterlockConfiguration.fleetSizes) }
+            section.read("fleet_size", into: &fleetSize) { $0.wholeNumber(in: InterlockConfiguration.fleetSizeRange) }
             section.read("services") { services = ServiceDefinition.list($0) }
             section.read("rate_limits") { domains.read(domains: $0) }
             section.read("rls") { domains.read(service: $0) }
@@ -147,17 +147,25 @@ extension SidecarConfiguration {
             logLevel = variable(.logLevel)
         }
 
-        /// The settings that can be given outside the file, with the names of their flags.
-        enum Setting: String, CaseIterable {
-            case redisURL = "--redis"
-            case resp = "--resp"
-            case http = "--http"
-            case unix = "--unix"
-            case unixMode = "--unix-mode"
-            case unixGroup = "--unix-group"
-            case dataDirectory = "--data-dir"
-            case logLevel = "--log-level"
+        /// The settings that can be given outside the file.
+        enum Setting: CaseIterable {
+            case redisURL, resp, http, unix, unixMode, unixGroup, dataDirectory, logLevel
 
+            /// The flag of the setting; `nil` if it has only a variable.
+            var flag: String? {
+                switch self {
+                case .redisURL: "--redis"
+                case .resp: "--resp"
+                case .http: "--http"
+                case .unix: "--unix"
+                case .unixMode: "--unix-mode"
+                case .unixGroup: "--unix-group"
+                case .dataDirectory: "--data-dir"
+                case .logLevel: nil
+                }
+            }
+
+            /// The environment variable of the setting.
             var variable: String {
                 switch self {
                 case .redisURL: "INTERLOCK_REDIS_URL"
@@ -173,7 +181,9 @@ extension SidecarConfiguration {
         }
 
         static func variable(_ setting: Setting) -> ConfigurationProblem.Location { .variable(setting.variable) }
-        static func flag(_ setting: Setting) -> ConfigurationProblem.Location { .flag(setting.rawValue) }
+        static func flag(_ setting: Setting) -> ConfigurationProblem.Location {
+            setting.flag.map { .flag($0) } ?? variable(setting)
+        }
     }
 
     /// Applies `overrides` to this configuration. Mistakes are reported at the variable or the flag.

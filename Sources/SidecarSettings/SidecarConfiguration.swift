@@ -5,7 +5,7 @@ internal import RedisClient
 ///
 /// Every property has the default that applies to an empty file. `load(file:environment:flags:)` reads a file.
 package struct SidecarConfiguration: Sendable, Equatable {
-    /// `redis`: the server that the fleet shares.
+    /// `redis`: the Redis that the fleet shares.
     package var redis = RedisSettings()
     /// `listen`: the listeners.
     package var listen = ListenSettings()
@@ -37,7 +37,7 @@ package struct SidecarConfiguration: Sendable, Equatable {
 extension SidecarConfiguration {
     /// Rejects listeners that are reachable from other hosts without API keys, or that would carry keys unencrypted.
     ///
-    /// Runs after the overrides are applied, because a flag may open a listener that the file does not.
+    /// Runs after the overrides are applied, because a flag may open a listener that the file lacks.
     package func rejectUnguardedListeners(_ findings: ConfigurationFindings) {
         var listeners = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
         if let grpc = listen.grpc { listeners.append((grpc, ListenSettings.grpcPath)) }
@@ -54,11 +54,12 @@ extension SidecarConfiguration {
         }
     }
 
+    /// Rejects a listener that other hosts can reach unless it requires a key and does not carry keys unencrypted.
     private func rejectUnlessGuarded(_ endpoint: SocketEndpoint, _ path: String, _ findings: ConfigurationFindings) {
         let location = findings.locations[path] ?? findings.wholeFile
-        let keysWereRefused = findings.hasProblem(under: "auth")
+        let hasRejectedKeys = findings.hasProblem(under: "auth")
         if keys.isEmpty {
-            guard !keysWereRefused else { return }
+            guard !hasRejectedKeys else { return }
             findings.reject(
                 at: location,
                 path: path,
@@ -88,11 +89,15 @@ extension SidecarConfiguration {
 
     /// Warns about settings that are probably mistakes, and rejects Redis settings that have no effect.
     /// - Parameter named: the environment variables that the file refers to.
-    func warnAboutMistakes(in environment: [String: String], named: Set<String>, _ findings: ConfigurationFindings) {
-        let known = Self.otherVariables.union(named).union(Overrides.Setting.allCases.map(\.variable))
-        for variable in environment.keys.sorted() where variable.hasPrefix(Self.variablePrefix) && !known.contains(variable) {
-            let all = Overrides.Setting.allCases.map(\.variable).sorted().joined(separator: ", ")
-            findings.warn("\(variable) is not a setting of interlock serve, which reads \(all)")
+    func warnAboutMistakes(
+        in environment: [String: String], named namedVariables: Set<String>, _ findings: ConfigurationFindings
+    ) {
+        let overrideVariables = Overrides.Setting.allCases.map(\.variable)
+        let knownVariables = Self.otherVariables.union(namedVariables).union(overrideVariables)
+        for variable in environment.keys.sorted()
+        where variable.hasPrefix(Self.variablePrefix) && !knownVariables.contains(variable) {
+            let alternatives = overrideVariables.sorted().joined(separator: ", ")
+            findings.warn("\(variable) is not a setting of interlock serve, which reads \(alternatives)")
         }
         if listen.unix == nil, listen.unixMode != nil || listen.unixGroup != nil {
             findings.warn("listen.unix_mode and listen.unix_group have no effect without listen.unix")
@@ -106,17 +111,17 @@ extension SidecarConfiguration {
             findings.warn("rate_limits and rls.import have no effect without the gRPC API; set listen.grpc")
         }
         if findings.readsSecrets { for warning in listen.certificateWarnings() { findings.warn(warning) } }
-        let isURLKnown = redis.url != RedisSettings.unreadURL
+        let isURLRead = redis.url != RedisSettings.unreadURL
         let urls = [redis.url].compactMap(\.self) + redis.urls
-        if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
+        if isURLRead, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
             findings.reject(
                 at: findings.wholeFile, path: "redis.tls",
                 "requires a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://")
         }
-        if isURLKnown, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
+        if isURLRead, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
             findings.reject(at: findings.wholeFile, path: "redis.sentinel_password_file", "requires Sentinels")
         }
-        if isURLKnown, let url = redis.url, case .host(_, let port)? = Self.address(of: url),
+        if isURLRead, let url = redis.url, case .host(_, let port)? = Self.address(of: url),
             port == SentinelSettings.standardPort
         {
             findings.warn(
@@ -135,7 +140,7 @@ extension SidecarConfiguration {
     }
 
     /// The warning about a configuration that neither names a Redis nor sets `redis.embedded`; `nil` for any other
-    /// configuration. Not for a sidecar that is started without a file, because that is being tried out.
+    /// configuration. It does not apply to a sidecar without a file, because that sidecar is being tried out.
     package var embeddedRedisWarning: String? {
         guard redis.isEmbedded, !redis.isExplicitlyEmbedded else { return nil }
         return

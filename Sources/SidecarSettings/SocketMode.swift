@@ -1,6 +1,6 @@
 package import InterlockCore
 
-/// The permissions of a Unix socket, such as `0660`. Connecting requires write permission.
+/// The permissions of a Unix socket, such as `0660`. A client needs write permission to connect.
 package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
     /// The permission bits of the owner, the group and others, as in `chmod`.
     package let bits: UInt16

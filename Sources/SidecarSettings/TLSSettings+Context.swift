@@ -24,6 +24,7 @@ extension TLSSettings {
         return try serverContext(protocols: listener.protocols, clientAuthorities: authorities)
     }
 
+    /// Creates a TLS context for a server.
     /// - Parameters:
     ///   - protocols: the protocols offered to clients (RFC 7301).
     ///   - clientAuthorities: the authorities that may sign clients' certificates; `nil` if clients need no

@@ -2,7 +2,7 @@ import InterlockCore
 import InterlockHTTP
 
 extension TracingSettings {
-    private static let percentages: ClosedRange<Double> = 0...100
+    private static let percentageRange: ClosedRange<Double> = 0...100
 
     /// Returns `nil` and reports a mistake if the settings cannot be used.
     init?(reading value: ConfigurationValue) {
@@ -19,7 +19,7 @@ extension TracingSettings {
             section.read("headers") { headers in
                 settings.headers = headers.concealed().list().compactMap { Header(reading: $0.concealed()) }
             }
-            section.read("sample", into: &settings.samplingRate) { $0.percentage(in: Self.percentages) }
+            section.read("sample", into: &settings.samplingRate) { $0.percentage(in: Self.percentageRange) }
             section.read("follow_parents", into: &settings.followsParents) { $0.flag() }
         }
         guard !settings.endpoint.isEmpty else { return nil }
@@ -48,6 +48,7 @@ extension TracingSettings.Header {
         self.init(name: name, value: value)
     }
 
+    /// Returns the value that `value_file` or `value` specifies, and reports mistakes.
     private static func value(in section: ConfigurationSection) -> String? {
         let file = section.value("value_file")?.concealed()
         let literal = section.value("value")?.concealed()
@@ -62,20 +63,21 @@ extension TracingSettings.Header {
         }
     }
 
-    private static func checkedName(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard HTTPToken.isValid(text) else {
+    private static func checkedName(_ name: String) throws(InvalidConfigurationValue) -> String {
+        guard HTTPToken.isValid(name) else {
             throw InvalidConfigurationValue("the name of a header field, such as Authorization")
         }
-        guard !reserved.contains(text.lowercased()) else {
+        guard !reserved.contains(name.lowercased()) else {
             throw InvalidConfigurationValue("a header field that the exporter does not set itself")
         }
-        return text
+        return name
     }
 
-    private static func checkedValue(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard !text.isEmpty, text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }), text.first != " ", text.last != " " else {
+    private static func checkedValue(_ value: String) throws(InvalidConfigurationValue) -> String {
+        let isPrintable = !value.isEmpty && value.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+        guard isPrintable, value.first != " ", value.last != " " else {
             throw InvalidConfigurationValue("printable ASCII without leading or trailing spaces")
         }
-        return text
+        return value
     }
 }

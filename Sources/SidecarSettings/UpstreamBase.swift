@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import InterlockHTTP
 
-/// The base URL of an upstream. Every call goes to its origin, to a path below its path.
+/// The base URL of an upstream. Every call goes to the origin of this URL, to a path below that of the URL.
 package struct UpstreamBase: Sendable {
     /// The value of the `Host` field.
     package let authority: String
@@ -15,12 +15,12 @@ package struct UpstreamBase: Sendable {
     /// Returns `nil` unless the text is an HTTP URL with an authority and an optional path without `.` and `..`
     /// segments.
     package init?(_ text: String) {
-        let lowered = text.lowercased()
-        guard let scheme = ["http", "https"].first(where: { lowered.hasPrefix($0 + "://") }) else { return nil }
-        let rest = text.dropFirst(scheme.count + 3)
-        let authority = rest.prefix { $0 != "/" }
-        let path = rest.dropFirst(authority.count)
-        guard !authority.isEmpty, !rest.contains(where: { "?#".contains($0) }), !authority.contains("@"),
+        let lowercasedText = text.lowercased()
+        guard let scheme = ["http", "https"].first(where: { lowercasedText.hasPrefix($0 + "://") }) else { return nil }
+        let authorityAndPath = text.dropFirst(scheme.count + 3)
+        let authority = authorityAndPath.prefix { $0 != "/" }
+        let path = authorityAndPath.dropFirst(authority.count)
+        guard !authority.isEmpty, !authorityAndPath.contains(where: { "?#".contains($0) }), !authority.contains("@"),
             let parsed = URL(string: text), let host = parsed.host, !host.isEmpty,
             let target = try? ProxyTarget(ProxyTarget.prefix + "x" + path)
         else { return nil }
@@ -37,8 +37,9 @@ package struct UpstreamBase: Sendable {
     /// Returns the target of the request line. The paths are only joined, because `ProxyTarget` guarantees that the
     /// result stays below this base.
     package func target(_ target: ProxyTarget) -> String {
-        var text = target.path.map { path.hasSuffix("/") ? path + $0 : "\(path)/\($0)" } ?? (path.isEmpty ? "/" : path)
-        if let query = target.query { text += "?" + query }
-        return text
+        let basePath = path.isEmpty ? "/" : path
+        var fullTarget = target.path.map { path.hasSuffix("/") ? path + $0 : "\(path)/\($0)" } ?? basePath
+        if let query = target.query { fullTarget += "?" + query }
+        return fullTarget
     }
 }

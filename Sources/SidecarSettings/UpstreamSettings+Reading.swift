@@ -1,13 +1,13 @@
 import InterlockCore
 
 extension UpstreamSettings {
-    /// The word that means no limit, in place of a duration.
-    static let endless = "none"
-    fileprivate static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
-    fileprivate static let ages: ClosedRange<Duration> = .seconds(1) ... .seconds(366 * 86_400)
-    fileprivate static let attempts = 0...10
-    fileprivate static let rates = 0...1_000_000
-    fileprivate static let statuses = 200...599
+    /// The value that means no limit, in place of a duration.
+    static let noLimit = "none"
+    fileprivate static let timeoutRange: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
+    fileprivate static let ageRange: ClosedRange<Duration> = .seconds(1) ... .seconds(366 * 86_400)
+    fileprivate static let attemptCountRange = 0...10
+    fileprivate static let rateRange = 0...1_000_000
+    fileprivate static let statusRange = 200...599
     fileprivate static let maximumBodyBytes = 64 * 1024
 
     /// Reads `url`, `tls`, `http2`, `timeouts`, `connections`, `retries` and `fallback` of a service. Returns `nil` if
@@ -38,11 +38,11 @@ extension UpstreamSettings {
 
     private mutating func readTimeouts(_ value: ConfigurationValue) {
         value.section(shorthand: "total") { section in
-            section.read("connect", into: &connectTimeout) { $0.duration(in: Self.timeouts) }
-            section.read("first_byte", into: &firstByteTimeout) { $0.duration(in: Self.timeouts) }
-            section.read("idle", into: &idleTimeout) { $0.duration(in: Self.timeouts) }
+            section.read("connect", into: &connectTimeout) { $0.duration(in: Self.timeoutRange) }
+            section.read("first_byte", into: &firstByteTimeout) { $0.duration(in: Self.timeoutRange) }
+            section.read("idle", into: &idleTimeout) { $0.duration(in: Self.timeoutRange) }
             section.read("total") { value in
-                if value.text == Self.endless { totalTimeout = nil } else { totalTimeout = value.duration(in: Self.timeouts) }
+                totalTimeout = value.text == Self.noLimit ? nil : value.duration(in: Self.timeoutRange)
             }
             if let connect = section.value("connect"), let totalTimeout, connectTimeout > totalTimeout {
                 connect.findings.warn("\(connect.path) has no effect: timeouts.total is shorter and ends the call first")
@@ -85,12 +85,12 @@ extension UpstreamSettings {
 extension ConnectionSettings {
     fileprivate mutating func read(_ value: ConfigurationValue) {
         value.section(shorthand: "idle") { section in
-            section.read("idle", into: &idle) { $0.duration(in: UpstreamSettings.timeouts) }
+            section.read("idle", into: &idle) { $0.duration(in: UpstreamSettings.timeoutRange) }
             section.read("max_age") { value in
-                if value.text == UpstreamSettings.endless {
+                if value.text == UpstreamSettings.noLimit {
                     maximumAge = nil
                 } else {
-                    maximumAge = value.duration(in: UpstreamSettings.timeouts)
+                    maximumAge = value.duration(in: UpstreamSettings.timeoutRange)
                 }
             }
         }
@@ -100,9 +100,9 @@ extension ConnectionSettings {
 extension RetrySettings {
     fileprivate mutating func read(_ value: ConfigurationValue) {
         value.section(shorthand: "attempts") { section in
-            section.read("attempts", into: &attempts) { $0.wholeNumber(in: UpstreamSettings.attempts) }
+            section.read("attempts", into: &attempts) { $0.wholeNumber(in: UpstreamSettings.attemptCountRange) }
             section.read("budget", into: &budget) { $0.percentage() }
-            section.read("min_per_second", into: &minimumPerSecond) { $0.wholeNumber(in: UpstreamSettings.rates) }
+            section.read("min_per_second", into: &minimumPerSecond) { $0.wholeNumber(in: UpstreamSettings.rateRange) }
         }
     }
 }
@@ -111,22 +111,22 @@ extension FallbackSettings {
     /// Returns `nil` if the fallback is incomplete or invalid.
     fileprivate init?(reading value: ConfigurationValue) {
         var status: Int?
-        var age: Duration?
+        var maximumAge: Duration?
         var body = ""
         var mediaType = "text/plain"
         value.section(shorthand: "status") { section in
-            section.read("status", into: &status) { $0.wholeNumber(in: UpstreamSettings.statuses) }
+            section.read("status", into: &status) { $0.wholeNumber(in: UpstreamSettings.statusRange) }
             section.read("body", into: &body) { $0.parsed(by: Self.checkedBody) }
             section.read("type", into: &mediaType) { $0.parsed(by: Self.checkedMediaType) }
-            section.read("last_good", into: &age) { $0.duration(in: UpstreamSettings.ages) }
+            section.read("last_good", into: &maximumAge) { $0.duration(in: UpstreamSettings.ageRange) }
             if section.value("last_good") != nil {
                 section.reject(["status", "body", "type"], "conflicts with last_good; remove one of them")
             } else if section.value("status") == nil {
                 section.mapping.reject("expected last_good, or status with optional body and type")
             }
         }
-        if let age {
-            self = .lastGood(maximumAge: age)
+        if let maximumAge {
+            self = .lastGood(maximumAge: maximumAge)
         } else if let status {
             self = .fixed(status: status, body: body, mediaType: mediaType)
         } else {
@@ -134,16 +134,16 @@ extension FallbackSettings {
         }
     }
 
-    private static func checkedBody(_ text: String) throws(InvalidConfigurationValue) -> String {
-        guard text.utf8.count <= UpstreamSettings.maximumBodyBytes else {
+    private static func checkedBody(_ body: String) throws(InvalidConfigurationValue) -> String {
+        guard body.utf8.count <= UpstreamSettings.maximumBodyBytes else {
             throw InvalidConfigurationValue("a string of at most \(UpstreamSettings.maximumBodyBytes) bytes")
         }
-        return text
+        return body
     }
 
-    private static func checkedMediaType(_ text: String) throws(InvalidConfigurationValue) -> String {
-        let isAcceptable = text.contains("/") && text.utf8.allSatisfy { (0x20..<0x7F).contains($0) }
+    private static func checkedMediaType(_ mediaType: String) throws(InvalidConfigurationValue) -> String {
+        let isAcceptable = mediaType.contains("/") && mediaType.utf8.allSatisfy { (0x20..<0x7F).contains($0) }
         guard isAcceptable else { throw InvalidConfigurationValue("a media type such as text/plain or application/json") }
-        return text
+        return mediaType
     }
 }

@@ -23,12 +23,12 @@ struct CorpusTests {
     }
 
     @Test("Every input keeps the promises of its parser", arguments: FuzzTarget.allCases.flatMap(inputs))
-    func replay(input: Input) throws {
+    func everyInputKeepsPromisesOfParser(input: Input) throws {
         try input.target.run([UInt8](Data(contentsOf: URL(filePath: input.path))))
     }
 
     @Test("Every target has at least ten inputs", arguments: FuzzTarget.allCases)
-    func seeds(target: FuzzTarget) {
+    func everyTargetHasAtLeastTenInputs(target: FuzzTarget) {
         #expect(Self.inputs(of: target).count >= 10)
     }
 }

@@ -22,7 +22,7 @@ struct BenchTests {
     }
 
     @Test("Checking a recorded history gives the same result as the run")
-    func history() async throws {
+    func checkingRecordedHistoryGivesSameResultAsRun() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let file = "\(folder.path)/run.jsonl"
@@ -54,7 +54,7 @@ struct BenchTests {
     @Test(
         "`bench simulate` names its replacement",
         arguments: [[], ["--seed", "7"], ["--party", "locks", "--steps", "5"]])
-    func simulation(options: [String]) async throws {
+    func benchSimulateNamesReplacement(options: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(["bench", "simulate"] + options)
         #expect(outcome.status == .exited(64))
         #expect(outcome.errors.contains("make simulate ARGS='--seed 7'"))
@@ -75,7 +75,7 @@ struct BenchTests {
     }
 
     @Test("A sidecar that does not answer is reported as unreachable")
-    func unreachable() async throws {
+    func sidecarThatDoesNotAnswerIsReportedAsUnreachable() async throws {
         let outcome = try await InterlockProcess.outcome([
             "bench", "lock", "--sidecars", "127.0.0.1:1", "--clients", "1", "--duration", "1s",
         ])

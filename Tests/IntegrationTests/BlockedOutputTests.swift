@@ -5,7 +5,7 @@ import RedisClient
 import Subprocess
 import Testing
 
-/// Standard output and error are pipes that nobody reads, as when a log collector was stopped.
+/// Standard output and error are pipes without a reader, as when a log collector has stopped.
 @Suite("Output with a blocked reader", .serialized, .timeLimit(.minutes(3)))
 struct BlockedOutputTests {
     private static func withPipe(_ body: (BlockedPipe, TemporaryFolder) async throws -> Void) async throws {
@@ -39,7 +39,7 @@ struct BlockedOutputTests {
     }
 
     @Test("A blocked log delays neither replies, nor leases, nor the shutdown, and lost lines are counted")
-    func log() async throws {
+    func blockedLogDelaysNothing() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
             defer { sidecar.send(signal: SIGKILL) }
@@ -91,7 +91,7 @@ struct BlockedOutputTests {
     }
 
     @Test("SIGTERM ends a sidecar in time while its log is blocked")
-    func termination() async throws {
+    func sigtermEndsSidecarWithBlockedLog() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
             defer { sidecar.send(signal: SIGKILL) }
@@ -101,7 +101,7 @@ struct BlockedOutputTests {
     }
 
     @Test("A blocked banner delays neither replies nor the shutdown")
-    func banner() async throws {
+    func blockedBannerDelaysNeitherRepliesNorShutdown() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDOUT_FILENO, into: pipe)
             defer { sidecar.send(signal: SIGKILL) }
@@ -117,7 +117,7 @@ struct BlockedOutputTests {
     }
 
     @Test("`interlock run` renews, ends and runs its command while its messages are blocked")
-    func leader() async throws {
+    func runContinuesWhileMessagesAreBlocked() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             try await Self.withPipe { pipe, _ in
                 let leader = try await InterlockProcess.start(
@@ -135,13 +135,13 @@ struct BlockedOutputTests {
 
     @Test(
         "SIGTERM ends a command whose output is blocked", arguments: [["top", "--json", "--every", "100ms"], ["events"]])
-    func command(words: [String]) async throws {
+    func sigtermEndsCommandWithBlockedOutput(words: [String]) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             try await Self.withPipe { pipe, _ in
                 let command = try await InterlockProcess.start(
                     words, environment: sidecar.environment(), through: pipe.wrapper(descriptor: STDOUT_FILENO))
                 defer { command.send(signal: SIGKILL) }
-                try await eventually("one of its threads waits for the pipe") {
+                try await eventually("a thread of the command waits for the pipe") {
                     _ = try await sidecar.interlock("lock", "acquire", "orders")
                     _ = try await sidecar.interlock("lock", "break", "orders")
                     return Self.waitsForPipe(try #require(command.pid))

@@ -1,10 +1,10 @@
 import Glibc
 import InterlockProcesses
 
-/// A full pipe in the file system that nobody reads, like that of a stopped log collector.
+/// A full pipe in the file system without a reader, like that of a stopped log collector.
 final class BlockedPipe: Sendable {
     let path: String
-    /// Open for reading and writing, so that opening the other end never waits.
+    /// The descriptor is open for reading and writing, so that opening the other end never waits.
     private let descriptor: Int32
 
     /// Creates the pipe at `path` and fills it.

@@ -17,29 +17,33 @@ struct CandidacyTests {
     @Test("A wait longer than a sidecar allows is requested in parts until it is over")
     func longWait() {
         var candidacy = Self.candidacy(.once(wait: .seconds(100)))
-        let first = candidacy.connected(now: Self.at(10))
-        #expect(first == Candidacy.Request(wait: 60_000, at: Self.at(10)))
-        let second = candidacy.answered(isGranted: false, request: first, sentAt: Self.at(10), now: Self.at(60_010))
-        #expect(second == .request(Candidacy.Request(wait: 39_990, at: Self.at(60_010))))
-        let last = candidacy.answered(isGranted: false, request: first, sentAt: Self.at(60_010), now: Self.at(100_000))
+        let first = candidacy.sidecarConnected(now: Self.at(10))
+        #expect(first == Candidacy.Request(waitMilliseconds: 60_000, at: Self.at(10)))
+        let second = candidacy.replyReceived(
+            isGranted: false, request: first, sentAt: Self.at(10), now: Self.at(60_010))
+        #expect(second == .request(Candidacy.Request(waitMilliseconds: 39_990, at: Self.at(60_010))))
+        let last = candidacy.replyReceived(
+            isGranted: false, request: first, sentAt: Self.at(60_010), now: Self.at(100_000))
         #expect(last == .giveUp)
     }
 
     @Test("Without a wait one refusal is enough")
     func noWait() {
         var candidacy = Self.candidacy(.once(wait: .zero))
-        let request = candidacy.connected(now: Self.start)
-        #expect(request.wait == 0)
-        #expect(candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1)) == .giveUp)
+        let request = candidacy.sidecarConnected(now: Self.start)
+        #expect(request.waitMilliseconds == 0)
+        #expect(
+            candidacy.replyReceived(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1)) == .giveUp)
     }
 
     @Test("A caller that does not wait for the holder still survives a short outage of the sidecar or Redis")
     func shortOutage() {
         var candidacy = Self.candidacy(.once(wait: .zero))
-        _ = candidacy.connected(now: Self.start)
-        #expect(candidacy.failed(now: Self.at(1)) == Self.at(501))
-        #expect(candidacy.connected(now: Self.at(501)) == Candidacy.Request(wait: 0, at: Self.at(501)))
-        #expect(candidacy.failed(now: Self.at(10_000)) == nil)
+        _ = candidacy.sidecarConnected(now: Self.start)
+        #expect(candidacy.attemptFailed(now: Self.at(1)) == Self.at(501))
+        #expect(
+            candidacy.sidecarConnected(now: Self.at(501)) == Candidacy.Request(waitMilliseconds: 0, at: Self.at(501)))
+        #expect(candidacy.attemptFailed(now: Self.at(10_000)) == nil)
     }
 
     @Test("Other software at a sidecar's address is tolerated for a while, but not from the start")
@@ -47,59 +51,62 @@ struct CandidacyTests {
         var candidacy = Self.candidacy(.lead)
         #expect(!candidacy.isUnreachable(.notSidecar))
         #expect(candidacy.isUnreachable(.unavailable))
-        _ = candidacy.connected(now: Self.start)
+        _ = candidacy.sidecarConnected(now: Self.start)
         #expect(candidacy.isUnreachable(.notSidecar))
         #expect(Candidacy.refusals.filter(candidacy.isUnreachable) == [.notSidecar])
     }
 
     @Test("A sidecar that does not wait is not polled constantly")
-    func pause() {
+    func sidecarThatDoesNotWaitIsNotPolledConstantly() {
         var candidacy = Self.candidacy(.lead)
-        let request = candidacy.connected(now: Self.start)
-        let action = candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1))
-        #expect(action == .request(Candidacy.Request(wait: 60_000, at: Self.at(251))))
+        let request = candidacy.sidecarConnected(now: Self.start)
+        let action = candidacy.replyReceived(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1))
+        #expect(action == .request(Candidacy.Request(waitMilliseconds: 60_000, at: Self.at(251))))
     }
 
     @Test("A lease granted after a long wait is requested again, because its end is unknown")
     func staleGrant() {
         var candidacy = Self.candidacy(.lead, ttl: .seconds(3))
-        let request = candidacy.connected(now: Self.start)
-        let action = candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(2000))
-        let again = Candidacy.Request(wait: 0, at: Self.at(2000))
+        let request = candidacy.sidecarConnected(now: Self.start)
+        let action = candidacy.replyReceived(isGranted: true, request: request, sentAt: Self.start, now: Self.at(2000))
+        let again = Candidacy.Request(waitMilliseconds: 0, at: Self.at(2000))
         #expect(action == .request(again))
-        #expect(candidacy.answered(isGranted: true, request: again, sentAt: Self.at(2000), now: Self.at(2001)) == .start)
+        #expect(
+            candidacy.replyReceived(isGranted: true, request: again, sentAt: Self.at(2000), now: Self.at(2001))
+                == .start)
     }
 
     @Test("A lease granted quickly is used immediately")
     func freshGrant() {
         var candidacy = Self.candidacy(.once(wait: .seconds(10)), ttl: .seconds(3))
-        let request = candidacy.connected(now: Self.start)
-        #expect(candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(900)) == .start)
+        let request = candidacy.sidecarConnected(now: Self.start)
+        #expect(
+            candidacy.replyReceived(isGranted: true, request: request, sentAt: Self.start, now: Self.at(900)) == .start)
     }
 
     @Test("Only a candidate for election waits for a sidecar that never answered")
     func absentSidecar() {
         var once = Self.candidacy(.once(wait: .seconds(10)))
-        #expect(once.failed(now: Self.at(1)) == nil)
+        #expect(once.attemptFailed(now: Self.at(1)) == nil)
         var lead = Self.candidacy(.lead)
-        #expect(lead.failed(now: Self.at(1)) != nil)
+        #expect(lead.attemptFailed(now: Self.at(1)) != nil)
     }
 
     @Test("A sidecar that disappears is retried with growing pauses until the wait is over")
-    func outage() {
+    func lostSidecarIsRetriedWithGrowingPauses() {
         var candidacy = Self.candidacy(.once(wait: .seconds(10)))
-        _ = candidacy.connected(now: Self.start)
-        #expect(candidacy.failed(now: Self.start) == Self.at(500))
-        #expect(candidacy.failed(now: Self.at(500)) == Self.at(1500))
-        #expect(candidacy.failed(now: Self.at(9900)) == Self.at(10_000))
-        #expect(candidacy.failed(now: Self.at(10_000)) == nil)
+        _ = candidacy.sidecarConnected(now: Self.start)
+        #expect(candidacy.attemptFailed(now: Self.start) == Self.at(500))
+        #expect(candidacy.attemptFailed(now: Self.at(500)) == Self.at(1500))
+        #expect(candidacy.attemptFailed(now: Self.at(9900)) == Self.at(10_000))
+        #expect(candidacy.attemptFailed(now: Self.at(10_000)) == nil)
     }
 
     @Test("A wait for the lock is reported once, after 2 s")
-    func notice() {
+    func waitForLockIsReportedOnce() {
         var candidacy = Self.candidacy(.lead)
-        #expect(candidacy.isNoticeDue(now: Self.at(1999)) == false)
-        #expect(candidacy.isNoticeDue(now: Self.at(2000)) == true)
-        #expect(candidacy.isNoticeDue(now: Self.at(60_000)) == false)
+        #expect(candidacy.takeDueNotice(now: Self.at(1999)) == false)
+        #expect(candidacy.takeDueNotice(now: Self.at(2000)) == true)
+        #expect(candidacy.takeDueNotice(now: Self.at(60_000)) == false)
     }
 }

@@ -19,7 +19,7 @@ struct CheckConfigTests {
     }
 
     @Test("A valid file prints one line and exits with 0")
-    func good() async throws {
+    func validFilePrintsOneLineAndExitsWith0() async throws {
         let (outcome, file) = try await check(
             "redis: { embedded: true }\nservices: { catalog: { limits: [ { limit: 3, per: 1s } ] } }\n")
         #expect(outcome.status == .exited(0))
@@ -28,7 +28,7 @@ struct CheckConfigTests {
     }
 
     @Test("Every error is a line on standard error with its location, and the exit code is 1")
-    func bad() async throws {
+    func everyErrorIsPrintedWithItsLocation() async throws {
         let (outcome, file) = try await check("redis:\n  timeout: soon\nnonsense: 1\n")
         #expect(outcome.status == .exited(1))
         #expect(outcome.output.isEmpty)
@@ -102,7 +102,7 @@ struct CheckConfigTests {
     }
 
     @Test("A missing file is an error")
-    func absent() async throws {
+    func missingFileIsError() async throws {
         let outcome = try await InterlockProcess.outcome(["check-config", "/nowhere/interlock.yaml"])
         #expect(outcome.status == .exited(1))
         #expect(outcome.errors.contains("there is no such file"))
@@ -141,7 +141,7 @@ struct CheckConfigTests {
     }
 
     @Test("The result is JSON on request, for valid and invalid files")
-    func json() async throws {
+    func resultIsJSONOnRequest() async throws {
         let (good, _) = try await check("", "--json")
         #expect(good.status == .exited(0))
         #expect(try good.decoded(Verdict.self).good)

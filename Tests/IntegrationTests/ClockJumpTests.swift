@@ -10,21 +10,21 @@ import Testing
 @Suite("Jumps of the Redis clock", .serialized, .timeLimit(.minutes(2)))
 struct ClockJumpTests {
     private static let hour = 3600
-    private static let ttl: Int64 = 30_000
-    /// The maximum validity of a lease of `ttl`.
-    private static let maximumValidity = ttl - LeaseValidity.drift(ofTTL: ttl)
+    private static let ttlMilliseconds: Int64 = 30_000
+    /// The maximum validity of a lease of `ttlMilliseconds`.
+    private static let maximumValidity = ttlMilliseconds - LeaseValidity.driftMilliseconds(ofTTL: ttlMilliseconds)
 
     @Test("A jump forward expires every lock, and the next holder has a higher fence")
-    func forward() async throws {
+    func jumpForwardExpiresEveryLock() async throws {
         try await Scene.run { scene in
-            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttlMilliseconds))
             try await scene.jump(toSeconds: Self.hour)
-            let lost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl)
+            let lost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttlMilliseconds)
             #expect(lost == nil)
-            let second = try #require(try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttl))
+            let second = try #require(try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttlMilliseconds))
             #expect(second.fence > first.fence)
             #expect((1...Self.maximumValidity).contains(second.validMilliseconds))
-            let stillLost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl)
+            let stillLost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttlMilliseconds)
             #expect(stillLost == nil)
             let isReleased = try await scene.release(first, from: scene.sidecars[0])
             #expect(!isReleased)
@@ -36,32 +36,32 @@ struct ClockJumpTests {
     @Test("A jump forward expires a lock with a waiter, which acquires it")
     func forwardWithWaiter() async throws {
         try await Scene.run { scene in
-            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
-            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttlMilliseconds))
+            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttlMilliseconds, wait: 20_000)
             try await scene.waitUntilCallWaits()
             try await scene.jump(toSeconds: Self.hour)
             let second = try #require(try await waiting)
             #expect(second.fence > first.fence)
-            let lost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl)
+            let lost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttlMilliseconds)
             #expect(lost == nil)
         }
     }
 
     @Test("A jump back extends a lease in Redis but not for its holder, and grants the lock to no other client")
-    func back() async throws {
+    func jumpBackGrantsLockToNoOtherClient() async throws {
         try await Scene.run { scene in
-            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttlMilliseconds))
             #expect((1...Self.maximumValidity).contains(first.validMilliseconds))
             try await scene.jump(toSeconds: -Self.hour)
             let extended = try await scene.lockTTL()
-            #expect(extended > Self.ttl)
-            let refused = try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttl)
-            #expect(refused == nil)
+            #expect(extended > Self.ttlMilliseconds)
+            let attempt = try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttlMilliseconds)
+            #expect(attempt == nil)
             // A renewal starts the lease's time again on both clocks, which undoes the jump.
-            let renewed = try #require(try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl))
+            let renewed = try #require(try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttlMilliseconds))
             #expect((1...Self.maximumValidity).contains(renewed))
             let restored = try await scene.lockTTL()
-            #expect((1...Self.ttl).contains(restored))
+            #expect((1...Self.ttlMilliseconds).contains(restored))
         }
     }
 
@@ -69,22 +69,22 @@ struct ClockJumpTests {
     func grantsAfterJumpBack(start: Int) async throws {
         try await Scene.run { scene in
             try await scene.jump(toSeconds: start)
-            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttlMilliseconds))
             try await scene.jump(toSeconds: start - Self.hour)
             let firstIsReleased = try await scene.release(first, from: scene.sidecars[0])
             #expect(firstIsReleased)
-            let second = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            let second = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttlMilliseconds))
             #expect(second.fence > first.fence)
 
-            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
+            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttlMilliseconds, wait: 20_000)
             try await scene.waitUntilCallWaits()
             let clock = ContinuousClock()
-            let released = clock.now
+            let releaseTime = clock.now
             let secondIsReleased = try await scene.release(second, from: scene.sidecars[0])
             #expect(secondIsReleased)
             let third = try #require(try await waiting)
-            // Well before the periodic recheck, which makes up for lost messages.
-            #expect(clock.now - released < .seconds(3))
+            // The periodic recheck, which makes up for lost messages, would come much later.
+            #expect(clock.now - releaseTime < .seconds(3))
             #expect(third.fence > second.fence)
         }
     }
@@ -92,8 +92,8 @@ struct ClockJumpTests {
     @Test("A waiter survives a jump back and is granted by the release, with a higher fence")
     func backWithWaiter() async throws {
         try await Scene.run { scene in
-            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
-            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttlMilliseconds))
+            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttlMilliseconds, wait: 20_000)
             try await scene.waitUntilCallWaits()
             try await scene.jump(toSeconds: -Self.hour)
             let isReleased = try await scene.release(first, from: scene.sidecars[0])
@@ -181,8 +181,8 @@ extension ClockJumpTests {
         /// Releases the lease. Returns `false` if the token did not hold the lock.
         func release(_ grant: Grant, from sidecar: RedisClient) async throws -> Bool {
             let reply = try await call(sidecar, ["LOCK.RELEASE", Self.lock, grant.token])
-            guard let answer = reply.integer else { throw Problem(description: "LOCK.RELEASE: \(reply)") }
-            return answer == 1
+            guard let releasedCount = reply.integer else { throw Problem(description: "LOCK.RELEASE: \(reply)") }
+            return releasedCount == 1
         }
 
         /// Returns the remaining time of the lease by the Redis clock, in milliseconds.

@@ -18,27 +18,27 @@ struct CommandLineTests {
     // MARK: Limits
 
     @Test("A limit is taken until it is used up, then refused with 1 and a time to retry")
-    func limit() async throws {
+    func limitIsTakenUntilUsedUp() async throws {
         struct Reading: Decodable {
             var limited: Bool
             var remaining: Int
             var retryAfterMs: Int64
         }
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
-            let taken = try await sidecar.interlock("limit", "take", "catalog", "--cost", "2", "--json")
-            #expect(taken.status == .exited(0))
-            #expect(try taken.decoded(Reading.self).remaining == 1)
+            let decision = try await sidecar.interlock("limit", "take", "catalog", "--cost", "2", "--json")
+            #expect(decision.status == .exited(0))
+            #expect(try decision.decoded(Reading.self).remaining == 1)
 
-            let refused = try await sidecar.interlock("limit", "take", "catalog", "--cost", "2", "--json")
-            #expect(refused.status == .exited(1))
-            let reading = try refused.decoded(Reading.self)
+            let refusal = try await sidecar.interlock("limit", "take", "catalog", "--cost", "2", "--json")
+            #expect(refusal.status == .exited(1))
+            let reading = try refusal.decoded(Reading.self)
             #expect(reading.limited)
             #expect(reading.retryAfterMs > 0)
-            #expect(refused.errors.contains("the limit 1h of catalog is used up"))
+            #expect(refusal.errors.contains("the limit 1h of catalog is used up"))
 
-            let shown = try await sidecar.interlock("limit", "show", "catalog", "--json")
-            #expect(shown.status == .exited(0))
-            #expect(try shown.decoded(Reading.self).remaining == 1)
+            let limitReading = try await sidecar.interlock("limit", "show", "catalog", "--json")
+            #expect(limitReading.status == .exited(0))
+            #expect(try limitReading.decoded(Reading.self).remaining == 1)
         }
     }
 
@@ -46,13 +46,13 @@ struct CommandLineTests {
     func tooExpensive() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             for wait in ["0ms", "20s"] {
-                let refused = try await sidecar.interlock("limit", "take", "catalog", "--cost", "50", "--wait", wait)
-                #expect(refused.status == .exited(65))
-                #expect(refused.output.isEmpty)
+                let refusal = try await sidecar.interlock("limit", "take", "catalog", "--cost", "50", "--wait", wait)
+                #expect(refusal.status == .exited(65))
+                #expect(refusal.output.isEmpty)
                 #expect(
-                    refused.errors.contains(
+                    refusal.errors.contains(
                         "a call of cost 50 can never be granted: the limit 1h of the service \"catalog\" is 3"))
-                #expect(!refused.errors.contains("--wait"))
+                #expect(!refusal.errors.contains("--wait"))
             }
         }
     }
@@ -61,16 +61,16 @@ struct CommandLineTests {
     func tooExpensiveForOlderSidecar() async throws {
         let reply = "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:0\r\n"
         try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
-            let refused = try await InterlockProcess.outcome(
+            let refusal = try await InterlockProcess.outcome(
                 ["limit", "take", "catalog", "--cost", "50", "--sidecar", "127.0.0.1:\(peer.port)"])
-            #expect(refused.status == .exited(65))
-            #expect(refused.errors.contains("a call of cost 50 can never be granted: the limit is 10"))
+            #expect(refusal.status == .exited(65))
+            #expect(refusal.errors.contains("a call of cost 50 can never be granted: the limit is 10"))
         }
     }
 
     @Test("An older sidecar, which neither names nor lists limits, still reports a limit")
     func limitsOfOlderSidecar() async throws {
-        let script: @Sendable (ReceivedCommand) -> ScriptedAnswer = { command in
+        let script: @Sendable (ReceivedCommand) -> ScriptedReply = { command in
             .text(
                 command.text.contains("NAMED")
                     ? "-INVALID unknown option \"NAMED\"; expected one of COST, SUBJECT, WAIT\r\n"
@@ -91,16 +91,16 @@ struct CommandLineTests {
     @Test("The error for an unknown service names it")
     func unknownService() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let refused = try await sidecar.interlock("limit", "take", "absent")
-            #expect(refused.status == .exited(65))
-            #expect(refused.errors.contains("absent"))
+            let refusal = try await sidecar.interlock("limit", "take", "absent")
+            #expect(refusal.status == .exited(65))
+            #expect(refusal.errors.contains("absent"))
         }
     }
 
     // MARK: Breakers
 
     @Test("A breaker is forced, shown and listed")
-    func breaker() async throws {
+    func forcedBreakerIsShownAndListed() async throws {
         struct Reading: Decodable {
             var service: String
             var state: String
@@ -112,9 +112,9 @@ struct CommandLineTests {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             let forced = try await sidecar.interlock("breaker", "force", "catalog", "open")
             #expect(forced.status == .exited(0))
-            let shown = try await sidecar.interlock("breaker", "show", "catalog", "--json").decoded(Reading.self)
-            #expect(shown.state == "open")
-            #expect(shown.forced == "open")
+            let reading = try await sidecar.interlock("breaker", "show", "catalog", "--json").decoded(Reading.self)
+            #expect(reading.state == "open")
+            #expect(reading.forced == "open")
 
             let freed = try await sidecar.interlock("breaker", "force", "catalog", "auto")
             #expect(freed.status == .exited(0))
@@ -135,7 +135,7 @@ struct CommandLineTests {
     // MARK: Status
 
     @Test("`status` shows the sidecar, its Redis, the fleet, the locks and the services")
-    func status() async throws {
+    func statusShowsSidecarAndFleet() async throws {
         struct Status: Decodable {
             struct Redis: Decodable { var up: Bool }
             struct Locks: Decodable { var heldInFleet: Int }
@@ -162,8 +162,8 @@ struct CommandLineTests {
         }
     }
 
-    @Test("`status` warns about a Redis that may evict locks")
-    func eviction() async throws {
+    @Test("`status` warns about a Redis server that may evict locks")
+    func statusWarnsAboutRedisServerThatMayEvictLocks() async throws {
         let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]
         try await RedisServer.withServer(arguments: arguments, listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
@@ -182,9 +182,9 @@ struct CommandLineTests {
                 try await eventually("status reports that Redis is unreachable") {
                     try await sidecar.interlock("status").status == .exited(69)
                 }
-                let refused = try await sidecar.interlock("lock", "acquire", "orders")
-                #expect(refused.status == .exited(69))
-                #expect(refused.errors.contains("Redis"))
+                let refusal = try await sidecar.interlock("lock", "acquire", "orders")
+                #expect(refusal.status == .exited(69))
+                #expect(refusal.errors.contains("Redis"))
                 let live = try await sidecar.interlock("status", "--live")
                 #expect(live.status == .exited(0))
                 #expect(live.output.contains("down"))
@@ -258,7 +258,7 @@ struct CommandLineTests {
     // MARK: Keys
 
     @Test("A missing key or role is named")
-    func keys() async throws {
+    func missingKeyOrRoleIsNamed() async throws {
         let configuration = """
             auth:
               keys:
@@ -290,7 +290,7 @@ struct CommandLineTests {
     // MARK: Events
 
     @Test("Events are followed until Ctrl-C, which is not an error", arguments: [false, true])
-    func events(asJSON: Bool) async throws {
+    func eventsAreFollowedUntilInterrupt(asJSON: Bool) async throws {
         struct Event: Decodable {
             var type: String
             var service: String
@@ -338,9 +338,9 @@ struct CommandLineTests {
     @Test("An unknown events channel is rejected")
     func otherChannel() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let refused = try await sidecar.interlock("events", "--prefix", "other:")
-            #expect(refused.status == .exited(65))
-            #expect(refused.errors.contains("interlock:events"))
+            let refusal = try await sidecar.interlock("events", "--prefix", "other:")
+            #expect(refusal.status == .exited(65))
+            #expect(refusal.errors.contains("interlock:events"))
         }
     }
 
@@ -353,7 +353,7 @@ struct CommandLineTests {
             ["lock", "list", "--limit", "0"], ["status", "--sidecar", "nowhere"], ["limit", "take", "a", "--cost", "much"],
             ["events", "--type", "weather"],
         ])
-    func usage(arguments: [String]) async throws {
+    func invalidUsageExitsWith64(arguments: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(arguments)
         #expect(outcome.status == .exited(64))
         #expect(outcome.output.isEmpty)
@@ -389,7 +389,7 @@ struct CommandLineTests {
     }
 
     @Test("`list` is also `ls`, `show` also `info`, and the version is printed in two ways")
-    func aliases() async throws {
+    func listAndShowHaveAliases() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
             #expect(try await sidecar.interlock("lock", "ls").output.contains("orders"))
@@ -404,7 +404,7 @@ struct CommandLineTests {
     }
 
     @Test("A duration without a unit is answered with suggestions, and one of several parts is accepted")
-    func durations() async throws {
+    func durationWithoutUnitGetsSuggestions() async throws {
         let bare = try await InterlockProcess.outcome(["lock", "acquire", "a", "--ttl", "30"])
         #expect(bare.status == .exited(64))
         #expect(bare.errors.contains("did you mean 30s?"))
@@ -414,9 +414,9 @@ struct CommandLineTests {
         #expect(!words.errors.contains("did you mean"))
         // The refusal as longer than locks.max_ttl shows that the sidecar parsed the duration.
         try await SidecarProcess.withSidecar { sidecar in
-            let read = try await sidecar.interlock("lock", "acquire", "a", "--ttl", "1h30m")
-            #expect(read.status == .exited(65))
-            #expect(read.errors.contains("5400000"))
+            let outcome = try await sidecar.interlock("lock", "acquire", "a", "--ttl", "1h30m")
+            #expect(outcome.status == .exited(65))
+            #expect(outcome.errors.contains("5400000"))
         }
     }
 
@@ -434,7 +434,7 @@ struct CommandLineTests {
     }
 
     @Test("An invalid variable exits with 64 and is named")
-    func variable() async throws {
+    func invalidVariableExitsWith64AndIsNamed() async throws {
         let environment = InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": "nowhere"])
         let outcome = try await InterlockProcess.outcome(["status"], environment: environment)
         #expect(outcome.status == .exited(64))
@@ -449,7 +449,7 @@ struct CommandLineTests {
             ["run"], ["limit"], ["limit", "take"], ["limit", "show"], ["breaker"], ["breaker", "show"], ["breaker", "list"],
             ["breaker", "force"], ["events"], ["version"],
         ] as [[String]])
-    func help(command: [String]) async throws {
+    func everyCommandHasHelpWithExamples(command: [String]) async throws {
         // The width of a pipe is 80 columns unless the environment has another one.
         let environment = InterlockProcess.environment.updating(["COLUMNS": "80"])
         let outcome = try await InterlockProcess.outcome(command + ["--help"], environment: environment)

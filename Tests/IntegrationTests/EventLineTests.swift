@@ -15,7 +15,7 @@ struct EventLineTests {
         arguments: [
             (LimitEvent.Kind.near, "nearly reached"), (.reached, "reached"), (.shadow, "would have refused a call"),
         ])
-    func limits(kind: LimitEvent.Kind, words: String) {
+    func limitEventIsPrintedWithServiceAndSubject(kind: LimitEvent.Kind, words: String) {
         var event = LimitEvent(kind: kind, service: "catalog", limitName: "1s", subject: nil, used: 8, limit: 10)
         let start = "2026-11-21T05:01:11.176Z  limit 1s of catalog"
         #expect(Self.line(.limit(event)) == "\(start): \(words), 8 of 10 used (seen by a1)")
@@ -24,7 +24,7 @@ struct EventLineTests {
     }
 
     @Test("A breaker event is printed with its reason, end and operator")
-    func breakers() {
+    func breakerEventIsPrintedWithItsReason() {
         let open = BreakerSnapshot(state: .open) {
             ($0.cause, $0.changedBy, $0.reason, $0.untilMilliseconds) = ("probe", "b2", "status 503", 1_795_237_273_782)
         }
@@ -40,7 +40,7 @@ struct EventLineTests {
     }
 
     @Test("Lock and sidecar events are printed")
-    func others() {
+    func lockAndSidecarEventsArePrinted() {
         #expect(
             Self.line(.lock(LockEvent(kind: .broken, lock: "orders", brokenBy: "ops"))).hasSuffix("  lock orders: broken by ops"))
         #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", brokenBy: ""))).hasSuffix("  lock orders: broken"))
@@ -49,13 +49,13 @@ struct EventLineTests {
     }
 
     @Test("A name with control characters cannot move the cursor")
-    func unprintable() {
+    func nameWithControlCharactersCannotMoveCursor() {
         #expect(
             Self.line(.lock(LockEvent(kind: .broken, lock: "a\u{1B}[2Jb", brokenBy: ""))).hasSuffix("lock a\u{FFFD}[2Jb: broken"))
     }
 
     @Test("A filter accepts a type, or a prefix up to a dot")
-    func filters() throws {
+    func filterAcceptsTypeOrPrefix() throws {
         let limits = try #require(EventTypes(argument: "limit"))
         #expect(limits.includes("limit.near"))
         #expect(limits.includes("limit.shadow"))

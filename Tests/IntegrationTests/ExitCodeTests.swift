@@ -22,8 +22,8 @@ struct ExitCodeTests {
         ["limit", "show", "absent"], ["breaker", "show", "absent"], ["events", "--prefix", "other:"],
     ]
 
-    @Test("65: the sidecar rejects the request as invalid")
-    func invalid() async throws {
+    @Test("A command exits with 65 if the sidecar rejects its request as invalid")
+    func invalidRequestExitsWith65() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             for words in Self.invalid {
                 let outcome = try await InterlockProcess.outcome(words, environment: sidecar.environment())
@@ -37,8 +37,8 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("1: held, lost, missing or limited")
-    func refused() async throws {
+    @Test("A command exits with 1 if a lock is held, lost or missing, or if a limit is reached")
+    func refusedCommandExitsWith1() async throws {
         let limit = "services: { catalog: { limits: [ { limit: 1, per: 1h } ] } }"
         try await SidecarProcess.withSidecar(configuration: limit) { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -54,8 +54,8 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("77: no key, a wrong key, or a key without the required role")
-    func denied() async throws {
+    @Test("A command exits with 77 if its key is missing, is wrong or lacks the required role")
+    func deniedCommandExitsWith77() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.keys) { sidecar in
             let none = try await sidecar.interlock("lock", "acquire", "orders")
             #expect(none.status == .exited(77))
@@ -69,7 +69,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("77: a key for a sidecar without keys")
+    @Test("A command exits with 77 if it sends a key to a sidecar without keys")
     func needlessKey() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock("lock", "show", "orders", apiKey: "key-of-nobody")
@@ -78,7 +78,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("69: other software answers")
+    @Test("A command exits with 69 if other software answers")
     func notSidecar() async throws {
         for reply in ["-ERR unknown command 'LOCK.INFO'\r\n", "$5\r\nhello\r\n"] {
             try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
@@ -89,7 +89,7 @@ struct ExitCodeTests {
     }
 
     @Test("INTERLOCK_EXIT_CODES=1 restores the former codes")
-    func former() async throws {
+    func exitCodesVariableRestoresFormerCodes() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.keys) { sidecar in
             func status(_ words: [String], key: String?) async throws -> TerminationStatus {
                 let environment = sidecar.environment(apiKey: key).updating(["INTERLOCK_EXIT_CODES": "1"])

@@ -18,9 +18,9 @@ struct FileDescriptorTests {
             try await eventually("the shortage is logged") { sidecar.process.errors.contains("event=process.no_descriptors") }
             for path in ["/healthz", "/readyz", "/metrics", "/healthz"] {
                 let start = ContinuousClock.now
-                let answer = try await sidecar.get(path)
+                let response = try await sidecar.get(path)
                 #expect(ContinuousClock.now - start < .seconds(1), "\(path)")
-                #expect(answer.contains(path == "/metrics" ? "process_open_fds" : "status"), "\(path): \(answer)")
+                #expect(response.contains(path == "/metrics" ? "process_open_fds" : "status"), "\(path): \(response)")
             }
             #expect(sidecar.process.errors.ranges(of: "event=process.no_descriptors").count == 1)
             for channel in silent { try? await channel.close() }

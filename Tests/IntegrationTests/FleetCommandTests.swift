@@ -42,25 +42,25 @@ struct FleetCommandTests {
     }
 
     @Test("`interlock config show` prints the effective settings, with the digest that the fleet shows")
-    func show() async throws {
+    func configShowPrintsEffectiveSettings() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let file = "\(folder.path)/interlock.yaml"
         try Data("redis: { embedded: true }\nservices: { catalog: { limits: [ { limit: 3, per: 1h } ] } }".utf8)
             .write(to: URL(filePath: file))
-        let shown = try await InterlockProcess.outcome(
+        let outcome = try await InterlockProcess.outcome(
             ["config", "show", file, "--json"],
             environment: InterlockProcess.environment.updating(["INTERLOCK_RESP": "127.0.0.1:7999"]))
-        #expect(shown.status == .exited(0))
-        let answer = try shown.decoded(Shown.self)
-        #expect(answer.yaml.contains(#"resp: "127.0.0.1:7999""#))
-        #expect(answer.services.keys.sorted() == ["catalog"])
-        let text = try await InterlockProcess.outcome(["config", "show", file]).output
-        #expect(text.hasPrefix("# configuration \(answer.configuration)\n# service catalog "))
-        #expect(text.contains("per: 1h"))
+        #expect(outcome.status == .exited(0))
+        let effective = try outcome.decoded(Shown.self)
+        #expect(effective.yaml.contains(#"resp: "127.0.0.1:7999""#))
+        #expect(effective.services.keys.sorted() == ["catalog"])
+        let listing = try await InterlockProcess.outcome(["config", "show", file]).output
+        #expect(listing.hasPrefix("# configuration \(effective.configuration)\n# service catalog "))
+        #expect(listing.contains("per: 1h"))
         try await SidecarProcess.withSidecar(configuration: "services: { catalog: { limits: [ { limit: 3, per: 1h } ] } }") {
             let listed = try await $0.interlock("fleet").output
-            #expect(listed.contains(answer.configuration))
+            #expect(listed.contains(effective.configuration))
         }
         let missing = try await InterlockProcess.outcome(["config", "show", "\(folder.path)/none.yaml"])
         #expect(missing.status == .exited(64))
@@ -68,7 +68,7 @@ struct FleetCommandTests {
     }
 
     @Test("`interlock config schema` prints the JSON Schema of the configuration")
-    func schema() async throws {
+    func configSchemaPrintsJSONSchema() async throws {
         let outcome = try await InterlockProcess.outcome(["config", "schema"])
         #expect(outcome.status == .exited(0))
         let sections = try outcome.decoded(Schema.self).properties
@@ -77,7 +77,7 @@ struct FleetCommandTests {
     }
 
     @Test("`interlock fleet` lists the live sidecars")
-    func fleet() async throws {
+    func interlockFleetListsLiveSidecars() async throws {
         try await SidecarProcess.withSidecar(configuration: "services: { catalog: {} }") { sidecar in
             let outcome = try await sidecar.interlock("fleet", "--json")
             #expect(outcome.status == .exited(0))

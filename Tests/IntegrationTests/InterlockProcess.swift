@@ -46,7 +46,7 @@ final class InterlockProcess: Sendable {
                     output: .sequence, error: .sequence
                 ) { execution in
                     process.state.withLockedValue { $0.pid = execution.processIdentifier.value }
-                    // The process is reaped after this body, so its id cannot be reused before.
+                    // The process is reaped after this body, so its ID cannot be reused earlier.
                     defer { process.state.withLockedValue { $0.pid = nil } }
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask {

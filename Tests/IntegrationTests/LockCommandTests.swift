@@ -21,7 +21,7 @@ struct LockCommandTests {
     }
 
     @Test("A lock is acquired, shown, renewed and released")
-    func lock() async throws {
+    func lockIsAcquiredRenewedAndReleased() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--ttl", "1m", "--label", "tests", "--json")
             #expect(acquired.status == .exited(0))
@@ -29,30 +29,30 @@ struct LockCommandTests {
             #expect(grant.token.hasPrefix("tests/"))
             #expect((1...60_000).contains(grant.validMs))
 
-            let shown = try await sidecar.interlock("lock", "show", "orders", "--json")
-            let lock = try shown.decoded(Lock.self)
+            let lockInformation = try await sidecar.interlock("lock", "show", "orders", "--json")
+            let lock = try lockInformation.decoded(Lock.self)
             #expect(lock.label == "tests")
-            #expect(!shown.output.contains(grant.token))
+            #expect(!lockInformation.output.contains(grant.token))
 
             let renewed = try await sidecar.interlock("lock", "renew", "orders", grant.token, "--ttl", "2m")
             #expect(renewed.status == .exited(0))
             #expect(renewed.output.hasPrefix("valid"))
 
-            let released = try await sidecar.interlock("lock", "release", "orders", grant.token)
-            #expect(released.status == .exited(0))
-            let gone = try await sidecar.interlock("lock", "show", "orders")
-            #expect(gone.status == .exited(1))
+            let release = try await sidecar.interlock("lock", "release", "orders", grant.token)
+            #expect(release.status == .exited(0))
+            let information = try await sidecar.interlock("lock", "show", "orders")
+            #expect(information.status == .exited(1))
         }
     }
 
     @Test("A held lock is refused with 1, and the error is on standard error only")
-    func held() async throws {
+    func heldLockExitsWith1() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
-            let refused = try await sidecar.interlock("lock", "acquire", "orders")
-            #expect(refused.status == .exited(1))
-            #expect(refused.output.isEmpty)
-            #expect(refused.errors.hasPrefix("interlock: the lock orders is held by another"))
+            let refusal = try await sidecar.interlock("lock", "acquire", "orders")
+            #expect(refusal.status == .exited(1))
+            #expect(refusal.output.isEmpty)
+            #expect(refusal.errors.hasPrefix("interlock: the lock orders is held by another"))
         }
     }
 
@@ -66,18 +66,18 @@ struct LockCommandTests {
             var detail: String?
         }
         try await SidecarProcess.withSidecar { sidecar in
-            let granted = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Outcome.self)
-            #expect(granted.acquired)
-            #expect(granted.token != nil)
+            let grant = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Outcome.self)
+            #expect(grant.acquired)
+            #expect(grant.token != nil)
 
-            let held = try await sidecar.interlock("lock", "acquire", "orders", "--json")
-            #expect(held.status == .exited(1))
-            #expect(held.output.split(separator: "\n").count == 1)
-            let refusal = try held.decoded(Outcome.self)
+            let heldOutcome = try await sidecar.interlock("lock", "acquire", "orders", "--json")
+            #expect(heldOutcome.status == .exited(1))
+            #expect(heldOutcome.output.split(separator: "\n").count == 1)
+            let refusal = try heldOutcome.decoded(Outcome.self)
             #expect(!refusal.acquired)
             #expect(refusal.name == "orders")
             #expect(refusal.code == "held")
-            #expect(held.errors.contains(refusal.detail ?? "nothing"))
+            #expect(heldOutcome.errors.contains(refusal.detail ?? "nothing"))
 
             let invalid = try await sidecar.interlock("lock", "acquire", "a b", "--json")
             #expect(invalid.status == .exited(65))
@@ -93,20 +93,20 @@ struct LockCommandTests {
         try await SidecarProcess.withSidecar { sidecar in
             let token = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
             #expect(token.status == .exited(0))
-            let released = try await sidecar.interlock("lock", "release", "orders", String(token.output.dropLast()))
-            #expect(released.status == .exited(0))
+            let release = try await sidecar.interlock("lock", "release", "orders", String(token.output.dropLast()))
+            #expect(release.status == .exited(0))
             let fence = try await sidecar.interlock("lock", "acquire", "orders", "--print", "fence")
             #expect(Int64(fence.output.dropLast()) != nil)
-            let held = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
-            #expect(held.status == .exited(1))
-            #expect(held.output.isEmpty)
+            let refusal = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
+            #expect(refusal.status == .exited(1))
+            #expect(refusal.output.isEmpty)
             let both = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token", "--json")
             #expect(both.status == .exited(64))
         }
     }
 
     @Test("A waiting acquire gets the lock when its holder releases it")
-    func waiting() async throws {
+    func waitingAcquireGetsReleasedLock() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let grant = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Grant.self)
             let waiter = try await InterlockProcess.start(
@@ -145,7 +145,7 @@ struct LockCommandTests {
     }
 
     @Test("An invalid label is reported as a label")
-    func label() async throws {
+    func invalidLabelIsReportedAsLabel() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--label", "web 1")
             #expect(acquired.status == .exited(65))
@@ -157,39 +157,40 @@ struct LockCommandTests {
     }
 
     @Test("The same owner gets the same lease again")
-    func owner() async throws {
+    func sameOwnerGetsSameLeaseAgain() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(Grant.self)
-            let again = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(Grant.self)
-            #expect(again.token == first.token)
-            #expect(again.fence == first.fence)
+            let repeatedGrant = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(
+                Grant.self)
+            #expect(repeatedGrant.token == first.token)
+            #expect(repeatedGrant.fence == first.fence)
         }
     }
 
     @Test("A lost lease is refused with 1", arguments: ["renew", "release"])
-    func lost(subcommand: String) async throws {
+    func lostLeaseExitsWith1(subcommand: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let refused = try await sidecar.interlock("lock", subcommand, "orders", "nobody/0123456789abcdef0123456789abcdef")
-            #expect(refused.status == .exited(1))
-            #expect(refused.output.isEmpty)
+            let refusal = try await sidecar.interlock("lock", subcommand, "orders", "nobody/0123456789abcdef0123456789abcdef")
+            #expect(refusal.status == .exited(1))
+            #expect(refusal.output.isEmpty)
         }
     }
 
     @Test("A broken lock can be acquired, and breaking it again fails")
-    func breaking() async throws {
+    func brokenLockCanBeAcquired() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
             let broken = try await sidecar.interlock("lock", "break", "orders")
             #expect(broken.status == .exited(0))
-            let again = try await sidecar.interlock("lock", "break", "orders")
-            #expect(again.status == .exited(1))
+            let secondBreak = try await sidecar.interlock("lock", "break", "orders")
+            #expect(secondBreak.status == .exited(1))
             let acquired = try await sidecar.interlock("lock", "acquire", "orders")
             #expect(acquired.status == .exited(0))
         }
     }
 
     @Test("The list contains every matching lock, and says when it is incomplete")
-    func list() async throws {
+    func listContainsEveryMatchingLock() async throws {
         struct Listing: Decodable {
             var locks: [Lock]
             var complete: Bool

@@ -17,7 +17,7 @@ struct ProcessEnvironmentTests {
         system("unshare --map-root-user --mount sh -c 'mount -t tmpfs none /proc' 2>/dev/null") == 0
 
     @Test("A command still has its arguments when /proc/self/cmdline is unreadable", .enabled(if: canUnshareMounts))
-    func arguments() async throws {
+    func argumentsSurviveUnreadableCommandLine() async throws {
         let hidden = Self.mountNamespace(after: "mount --bind /dev/null /proc/$$/cmdline")
         let checked = try await InterlockProcess.outcome(["check-config", "/nonexistent.yaml"], through: hidden)
         #expect(checked.status == .exited(1))
@@ -80,7 +80,7 @@ struct ProcessEnvironmentTests {
     }
 
     @Test("`interlock run` reaps orphans as PID 1")
-    func orphans() async throws {
+    func interlockRunReapsOrphansAsPID1() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             // Like PID 1 of a container, a subreaper is the new parent of its descendants' orphans.
             let subreaper = [

@@ -60,7 +60,7 @@ struct RedisAccessTests {
     @Test(
         "A new authority in redis.tls.ca is used after SIGHUP",
         .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
-    func authority() async throws {
+    func newAuthorityIsUsedAfterReload() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             let folder = try TemporaryFolder()
             defer { folder.remove() }
@@ -108,10 +108,10 @@ struct RedisAccessTests {
                     "redis://:SECRET@\(sidecar.address)", "rediss://u:p@SECRET/x@\(sidecar.address)", "SECRET@\(sidecar.address)",
                     "http://u:SECRET@\(sidecar.address)",
                 ] {
-                    let refused = try await status(address, inVariable: isInVariable)
-                    #expect(refused.status == .exited(64), "\(address): \(refused.errors)")
-                    #expect(!refused.errors.contains("SECRET"), "\(refused.errors)")
-                    #expect(!refused.output.contains("SECRET"), "\(refused.output)")
+                    let refusal = try await status(address, inVariable: isInVariable)
+                    #expect(refusal.status == .exited(64), "\(address): \(refusal.errors)")
+                    #expect(!refusal.errors.contains("SECRET"), "\(refusal.errors)")
+                    #expect(!refusal.output.contains("SECRET"), "\(refusal.output)")
                 }
                 let withKey = try await status("redis://:SECRET@\(sidecar.address)", inVariable: isInVariable)
                 #expect(withKey.errors.contains("INTERLOCK_API_KEY"), "\(withKey.errors)")
@@ -119,12 +119,12 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("With a Redis that renames EVALSHA, /readyz is not 200, the metric is 0, and the log says why")
+    @Test("With a Redis server that renames EVALSHA, /readyz is not 200, the metric is 0, and the log says why")
     func renamedCommand() async throws {
         try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { server in
             let configuration = "redis: { url: \"unix://\(server.socketPath)\", timeout: 500ms }"
             try await Self.withSidecar(configuration) { sidecar in
-                try await eventually(within: .seconds(10), "the log says why") {
+                try await eventually(within: .seconds(10), "the log names the reason") {
                     sidecar.process.errors.contains("cannot run scripts")
                 }
                 let metrics = try await sidecar.get("/metrics")

@@ -78,11 +78,11 @@ struct RunGuaranteeTests {
             #expect(try await sidecar.get("/v1/live?view=services").contains(#""scope":"host""#))
             let job = try await sidecar.interlock("run", "--lock", "orders", "--", "echo", "ran")
             #expect(job.output == "ran\n")
-            #expect(job.errors.contains(Self.warning))
+            #expect(job.errors.contains("does not exclude other hosts, because the sidecar uses a private Redis"))
         }
     }
 
-    @Test("A Redis at a loopback address is marked as loopback, and other hosts need another address")
+    @Test("A Redis server at a loopback address is marked as loopback, and other hosts need another address")
     func loopbackRedis() async throws {
         try await RedisServer.withServer { server in
             let port = try #require(server.port)

@@ -9,7 +9,7 @@ import Testing
 struct RunReportTableTests {
     private static func report(_ change: (inout RunReport) -> Void = { _ in }) -> RunReport {
         var report = RunReport(
-            title: "lock", startedAt: 1_795_237_271_176, duration: 30, seed: 42,
+            title: "lock", startedAtMilliseconds: 1_795_237_271_176, durationSeconds: 30, seed: 42,
             settings: [.init(name: "clients", value: "64")])
         report.operations = [
             OperationReport(
@@ -21,7 +21,7 @@ struct RunReportTableTests {
         report.redisCommands = 2_470_000
         report.redisCommandsPerOperation = 2.004
         report.processes = [
-            ProcessReport(name: "sidecar 0", averageCores: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
+            ProcessReport(name: "sidecar 0", averageCores: 0.42, residentPeakBytes: 41_943_040, residentEndBytes: 40_894_464)
         ]
         report.check = CheckReport(operations: 1_234_505, lockGrants: 1_230_000, staleWritesRefused: 3)
         change(&report)
@@ -36,7 +36,7 @@ struct RunReportTableTests {
     }
 
     @Test("Each kind of operation has a line")
-    func operations() {
+    func eachKindOfOperationHasALine() {
         let line = Self.report().table.split(separator: "\n").first { $0.hasPrefix("acquire ") }
         let cells = line?.split(separator: " ").map(String.init)
         #expect(
@@ -46,7 +46,7 @@ struct RunReportTableTests {
     }
 
     @Test("Reasons of refusals and failures are listed, the most frequent first")
-    func reasons() {
+    func reasonsAreListedMostFrequentFirst() {
         let lines = Self.report().table.split(separator: "\n").drop { !$0.hasPrefix("OPERATION  ENDED") }.dropFirst().prefix(3)
         #expect(
             lines.map { $0.split(separator: " ").dropFirst().joined(separator: " ") } == [
@@ -55,7 +55,7 @@ struct RunReportTableTests {
     }
 
     @Test("The first twenty violations are listed, with the number of the rest")
-    func violations() {
+    func firstTwentyViolationsAreListed() {
         let report = Self.report {
             $0.check.violations = (0..<100).map { Violation(.exclusion, at: Instant(nanoseconds: 0), "lock \($0)") }
             $0.check.violationCount = 1234
@@ -66,15 +66,20 @@ struct RunReportTableTests {
     }
 
     @Test("A fault is listed with its effect and duration")
-    func faults() {
+    func faultIsListedWithEffectAndDuration() {
         let report = Self.report {
-            $0.faults = [FaultReport(number: 0, kind: .redisRestart, sidecar: nil, began: 3, ended: 4.25, recoveredAfter: 0.32)]
+            $0.faults = [
+                FaultReport(
+                    number: 0, kind: .redisRestart, sidecar: nil, beganSeconds: 3, endedSeconds: 4.25,
+                    recoveredAfterSeconds: 0.32
+                )
+            ]
         }
         #expect(report.table.contains("redis-restart  redis   3.00s  4.25s  320ms"))
     }
 
     @Test("A run without results has a table too")
-    func empty() {
+    func runWithoutResultsHasATableToo() {
         let report = Self.report {
             $0.settings = []
             $0.operations = []

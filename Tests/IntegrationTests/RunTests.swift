@@ -109,8 +109,8 @@ struct RunTests {
 
             first.send(signal: SIGTERM)
             #expect(try await first.end(within: .seconds(20)) == .exited(128 + SIGTERM))
-            let shown = try await sidecar.interlock("lock", "show", "orders")
-            #expect(shown.status == .exited(1))
+            let information = try await sidecar.interlock("lock", "show", "orders")
+            #expect(information.status == .exited(1))
         }
     }
 
@@ -237,8 +237,8 @@ struct RunTests {
             try await eventually("the second candidate leads") { second.output.hasSuffix("\n") }
             second.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
-            let shown = try await sidecar.interlock("lock", "show", "orders")
-            #expect(shown.status == .exited(1))
+            let information = try await sidecar.interlock("lock", "show", "orders")
+            #expect(information.status == .exited(1))
         }
     }
 
@@ -252,8 +252,8 @@ struct RunTests {
             leader.send(signal: SIGUSR1)
             #expect(try await leader.end(within: .seconds(20)) == .exited(4))
             #expect(leader.errors.ranges(of: "leading orders, fence ").count == 2)
-            let shown = try await sidecar.interlock("lock", "show", "orders")
-            #expect(shown.status == .exited(1))
+            let information = try await sidecar.interlock("lock", "show", "orders")
+            #expect(information.status == .exited(1))
         }
     }
 

@@ -103,7 +103,7 @@ struct SecuredSidecarTests {
                 let leaving = try Self.client(of: sidecar, trusting: files.first, key: Self.key("old"))
                 try await leaving.connect()
 
-                // Work in progress that would continue: an event stream and a wait.
+                // The removed key has an event stream and a wait in progress, which would otherwise continue.
                 _ = try await staying.send(AnyCommand(["LOCK.ACQUIRE", "held", "60000"]))
                 let waiting = Task {
                     try? await leaving.send(
@@ -134,18 +134,18 @@ struct SecuredSidecarTests {
                 _ = try await staying.send(Ping())
                 #expect(await waiting.value == nil)
                 #expect(try await stream.value.isSuccess)
-                let refused = try Self.client(of: sidecar, trusting: files.second, key: Self.key("old"))
-                let error = await #expect(throws: RedisError.self) { try await refused.connect() }
+                let refusedClient = try Self.client(of: sidecar, trusting: files.second, key: Self.key("old"))
+                let error = await #expect(throws: RedisError.self) { try await refusedClient.connect() }
                 #expect(error?.code == .server(.wrongPassword))
                 let new = try Self.client(of: sidecar, trusting: files.second, key: Self.key("new"))
                 try await new.connect()
-                for client in [staying, leaving, refused, new] { await client.close() }
+                for client in [staying, leaving, refusedClient, new] { await client.close() }
             }
         }
     }
 
     @Test("`check-config` rejects an invalid certificate, and a key of another certificate")
-    func garbage() async throws {
+    func checkConfigRejectsInvalidCertificate() async throws {
         try await Self.withFiles { files in
             let file = "\(files.folder.path)/interlock.yaml"
             try Data("garbage".utf8).write(to: URL(filePath: files.second.certificatePath))

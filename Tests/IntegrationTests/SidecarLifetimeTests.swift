@@ -8,7 +8,7 @@ import Testing
 @Suite("Lifetime of a sidecar", .serialized, .timeLimit(.minutes(2)))
 struct SidecarLifetimeTests {
     @Test("SIGTERM ends the sidecar within 10 seconds, without an error, together with its Redis")
-    func termination() async throws {
+    func sigtermEndsSidecarWithinTenSeconds() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let redis = try await sidecar.redisProcess()
             sidecar.process.send(signal: SIGTERM)
@@ -97,13 +97,13 @@ struct SidecarLifetimeTests {
             #expect(
                 sidecar.process.errors.contains(
                     "services.catalog.probe.expect.body_matches: regular expressions are no longer supported; write body: TEXT"))
-            let shown = try await sidecar.get("/v1/limits/catalog")
-            #expect(shown.contains(#""remaining":3"#), "\(shown)")
+            let limitResponse = try await sidecar.get("/v1/limits/catalog")
+            #expect(limitResponse.contains(#""remaining":3"#), "\(limitResponse)")
         }
     }
 
     @Test("The error for a listener that cannot open is readable and names the setting")
-    func listenersThatCannotOpen() async throws {
+    func listenerErrorNamesItsSetting() async throws {
         try await RedisServer.withServer { server in
             let occupied = "127.0.0.1:\(try #require(server.port))"
             let folder = try TemporaryFolder()
@@ -150,8 +150,8 @@ struct SidecarLifetimeTests {
             #expect(status.st_mode & 0o7777 == mode)
             #expect(status.st_gid == getegid())
             #expect(access("\(sidecar.folder)/interlock.sock.new", F_OK) != 0)
-            let answered = try await sidecar.interlock("status", "--live", "--sidecar", sidecar.unixAddress)
-            #expect(answered.status == .exited(0))
+            let outcome = try await sidecar.interlock("status", "--live", "--sidecar", sidecar.unixAddress)
+            #expect(outcome.status == .exited(0))
         }
     }
 
@@ -171,7 +171,7 @@ struct SidecarLifetimeTests {
     }
 
     @Test("SIGKILL leaves no redis-server behind")
-    func kill() async throws {
+    func sigkillLeavesNoRedisServerBehind() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let redis = try await sidecar.redisProcess()
             #expect(Self.isAlive(redis))
@@ -202,9 +202,9 @@ struct SidecarLifetimeTests {
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 1024)
         guard fgets(&line, Int32(line.count), file) != nil else { return false }
-        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let statusLine = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         // The state is the letter after the name, which is in parentheses and may contain some itself.
-        let state = text[(text.lastIndex(of: ")") ?? text.startIndex)...].dropFirst(2).first
+        let state = statusLine[(statusLine.lastIndex(of: ")") ?? statusLine.startIndex)...].dropFirst(2).first
         return state != "Z" && state != "X"
     }
 }

@@ -40,20 +40,20 @@ struct SidecarMetricsTests {
     }
 
     @Test("RESP commands and errors, refused requests and Redis commands are counted")
-    func apis() async throws {
+    func commandsAndErrorsAreCounted() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in
             try await sidecar.send(
                 ["LIMIT.TAKE", "catalog"], ["LIMIT.TAKE", "catalog"], ["LIMIT.TAKE", "nobody"], ["NONSENSE"])
             _ = try await sidecar.get("/nowhere")
-            let text = try await sidecar.get("/metrics")
+            let page = try await sidecar.get("/metrics")
             for line in [
                 #"interlock_resp_commands_total{command="limit.take"} 3"#, #"interlock_resp_commands_total{command="unknown"} 1"#,
                 #"interlock_resp_errors_total{code="UNKNOWN"} 1"#, #"interlock_resp_errors_total{code="ERR"} 1"#,
                 #"interlock_http_refusals_total{code="unknown_path"} 1"#, "# TYPE interlock_redis_commands_total counter",
             ] {
-                #expect(text.contains(line + "\n"), "\(line)")
+                #expect(page.contains(line + "\n"), "\(line)")
             }
-            #expect(!text.contains("No description."))
+            #expect(!page.contains("No description."))
         }
     }
 
@@ -64,9 +64,9 @@ struct SidecarMetricsTests {
         try await SidecarProcess.withSidecar(configuration: keys) { sidecar in
             try await sidecar.send(["AUTH", "wrong"], ["AUTH", "default", "wrong"], key: key)
             _ = try await sidecar.get("/v1/services", key: "wrong")
-            let text = try await sidecar.get("/metrics", key: key)
+            let page = try await sidecar.get("/metrics", key: key)
             for line in [#"interlock_login_failures_total{door="resp"} 2"#, #"interlock_login_failures_total{door="http"} 1"#] {
-                #expect(text.contains(line + "\n"), "\(line)")
+                #expect(page.contains(line + "\n"), "\(line)")
             }
         }
     }

@@ -71,9 +71,10 @@ struct SidecarProcess: Sendable {
 
     /// Returns the HTTP API's response body.
     func get(_ path: String, key: String? = nil) async throws -> String {
-        let shown = key.map { ["--header", "X-API-Key: \($0)"] } ?? []
+        let keyArguments = key.map { ["--header", "X-API-Key: \($0)"] } ?? []
         let result = try await run(
-            .name("curl"), arguments: Arguments(["--silent", "--max-time", "10", "http://127.0.0.1:\(httpPort)\(path)"] + shown),
+            .name("curl"),
+            arguments: Arguments(["--silent", "--max-time", "10", "http://127.0.0.1:\(httpPort)\(path)"] + keyArguments),
             output: .string(limit: 1 << 20), error: .discarded)
         return result.standardOutput
     }

@@ -35,15 +35,15 @@ struct SpawnedFleetTests {
     }
 
     @Test("The fleet's sidecars share a Redis, and leave nothing behind")
-    func shared() async throws {
+    func fleetSharesOneRedis() async throws {
         var processes: [Int32] = []
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2)) { fleet in
             for number in 0..<2 { processes.append(try #require(await fleet.processID(ofSidecar: number))) }
             processes.append(try #require(await fleet.redisProcessID))
-            let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
-            #expect(granted != nil)
-            let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
-            #expect(refused == nil)
+            let lease = try await Self.acquire("orders", at: fleet.endpoints[0])
+            #expect(lease != nil)
+            let attempt = try await Self.acquire("orders", at: fleet.endpoints[1])
+            #expect(attempt == nil)
         }
         #expect(processes.allSatisfy { kill($0, 0) != 0 })
     }
@@ -63,11 +63,11 @@ struct SpawnedFleetTests {
             (.pause(sidecar: 0), .milliseconds(500)),
             (.partition(sidecar: 0, refusesConnections: false), .milliseconds(300)),
             (.partition(sidecar: 0, refusesConnections: true), .milliseconds(300)),
-            (.delay(sidecar: 0, fixed: 5, jitter: 5), .milliseconds(200)),
-            (.trickle(sidecar: 0, bytes: 16, every: 1), .milliseconds(200)),
-            (.reset(sidecar: 0, .reset, every: 50), .milliseconds(200)),
-            (.reset(sidecar: 0, .endTowardSidecar, every: 50), .milliseconds(200)),
-            (.reset(sidecar: 0, .endTowardRedis, every: 50), .milliseconds(200)),
+            (.delay(sidecar: 0, fixedMilliseconds: 5, jitterMilliseconds: 5), .milliseconds(200)),
+            (.trickle(sidecar: 0, bytes: 16, everyMilliseconds: 1), .milliseconds(200)),
+            (.reset(sidecar: 0, .reset, everyMilliseconds: 50), .milliseconds(200)),
+            (.reset(sidecar: 0, .endTowardSidecar, everyMilliseconds: 50), .milliseconds(200)),
+            (.reset(sidecar: 0, .endTowardRedis, everyMilliseconds: 50), .milliseconds(200)),
             (.redisRestart(.killed), .milliseconds(50)),
             (.redisRestart(.terminated), .milliseconds(50)),
             (.redisPause, .milliseconds(300)),
@@ -85,13 +85,13 @@ struct SpawnedFleetTests {
         try await SpawnedFleet.withFleet(settings, onFailure: { print($0) }) { fleet in
             let injector = FaultInjector(
                 fleet: fleet, plan: plan, vanish: { await notes.vanished($0) }, log: { print($0) },
-                note: { event in
+                recordEvent: { event in
                     await notes.add(event)
                     guard case .faultEnded(let fault) = event else { return }
                     // There is only one attempt, because the target must already work.
                     switch acts[fault].0.target {
-                    case .sidecar(let number): await notes.add(answers: Self.answers(fleet.endpoints[number]))
-                    case .redis: await notes.add(answers: Self.answers(fleet.redis))
+                    case .sidecar(let number): await notes.add(answers: Self.isAnswering(fleet.endpoints[number]))
+                    case .redis: await notes.add(answers: Self.isAnswering(fleet.redis))
                     case .clients: break
                     }
                 })
@@ -110,23 +110,23 @@ struct SpawnedFleetTests {
     }
 
     @Test("A restart of Redis keeps every lease")
-    func restart() async throws {
+    func restartOfRedisKeepsEveryLease() async throws {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, action: .redisRestart(.killed), start: .zero, duration: .zero)],
             calmStart: .seconds(60))
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2, faults: [.redisRestart])) { fleet in
-            let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
-            #expect(granted != nil)
+            let lease = try await Self.acquire("orders", at: fleet.endpoints[0])
+            #expect(lease != nil)
             let outcome = await FaultInjector(fleet: fleet, plan: plan) { _ in }.run()
             #expect(outcome.violations.isEmpty)
             try await Self.waitUntilServing(fleet.endpoints[1])
-            let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
-            #expect(refused == nil)
+            let attempt = try await Self.acquire("orders", at: fleet.endpoints[1])
+            #expect(attempt == nil)
         }
     }
 
     @Test("A cancelled run repairs the faults that it injected")
-    func cancellation() async throws {
+    func cancelledRunRepairsFaultsThatItInjected() async throws {
         let plan = FaultPlan(
             seed: 1,
             faults: [
@@ -196,11 +196,11 @@ extension SpawnedFleetTests {
         return try await SidecarClient.withClient(api) { try await $0.locks.acquire(name, ttl: .seconds(60)) }
     }
 
-    private static func answers(_ endpoint: SidecarEndpoint) async -> Bool {
-        await answers(endpoint.resp.redisConfiguration)
+    private static func isAnswering(_ endpoint: SidecarEndpoint) async -> Bool {
+        await isAnswering(endpoint.resp.redisConfiguration)
     }
 
-    private static func answers(_ server: RedisConfiguration) async -> Bool {
+    private static func isAnswering(_ server: RedisConfiguration) async -> Bool {
         var server = server
         server.connectTimeout = .seconds(10)
         let client = RedisClient(configuration: server)

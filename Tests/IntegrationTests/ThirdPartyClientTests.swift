@@ -28,7 +28,7 @@ struct ThirdPartyClientTests {
     }
 
     @Test("All four kinds of gRPC calls, HTTP/2 and WebSockets pass the proxy with third-party clients and servers")
-    func streams() async throws {
+    func thirdPartyProtocolsPassProxy() async throws {
         let (grpc, webSocket) = (try await LocalPort.unused(), try await LocalPort.unused())
         let configuration = """
             services:
@@ -82,14 +82,14 @@ struct OtherSoftwareLockTests {
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
     @Test("redis-py's Lock and Interlock share a key: each excludes and wakes the other, and neither changes the other's lease")
-    func redisPyLock() async throws {
+    func redisPyAndInterlockExcludeEachOther() async throws {
         try await SidecarProcess.withSidecar(configuration: #"locks: { key_prefix: "" }"#) { sidecar in
             let socket = try #require(sidecar.redisSocket)
             let result = try await run(
                 .path(FilePath("\(Self.root)/.venv/bin/python")),
                 arguments: ["\(Self.root)/Tests/IntegrationTests/Clients/redis_py_lock.py", "\(sidecar.respPort)", socket],
                 output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
-            // The script's measurements, or the reason why it failed.
+            // The script writes its measurements, or the reason why it failed, to standard error.
             print(result.standardError)
             #expect(result.standardOutput == "fine\n", "is .venv missing? `make setup` creates it. \(result.standardError)")
         }

@@ -32,13 +32,13 @@ struct TopScreenTests {
             (.services, "underway", "in progress"), (.services, "under way", "in progress"),
             (.events, "type", "event"),
         ])
-    func formerColumnNames(view: LiveView.Name, former: String, present: String) {
+    func formerColumnNamesStillSort(view: LiveView.Name, former: String, present: String) {
         let model = ViewModel.main(of: view)
         #expect(model.column(former) != nil && model.column(former) == model.column(present))
     }
 
     @Test("Keys are parsed from bytes, several at a time, and unknown ones are skipped")
-    func keys() {
+    func keysAreParsedFromBytes() {
         #expect(TopKey.keys(Array("q\u{1B}[A\u{1B}[6~\r\u{7F}".utf8)) == [.character("q"), .up, .pageDown, .enter, .erase])
         #expect(TopKey.keys([0x1B]) == [.back])
         #expect(TopKey.keys(Array("\u{1B}[1;5Cé\u{01}".utf8)) == [.character("é")])
@@ -60,7 +60,7 @@ struct TopScreenTests {
     }
 
     @Test("Each kind of value is formatted, and rows of an older sidecar are formatted the same way")
-    func formats() throws {
+    func eachKindOfValueIsFormatted() throws {
         var screen = TopScreen(query: TopQuery(view: .services))
         screen.show(
             try Self.frame(
@@ -75,7 +75,7 @@ struct TopScreenTests {
     }
 
     @Test("The overview shows limits that refuse calls, and configurations that differ")
-    func problems() throws {
+    func overviewShowsLimitsThatRefuseCalls() throws {
         var screen = TopScreen(query: TopQuery(view: .overview))
         screen.show(try Self.frame(#""fleet":{"at_ms":99000,"failure":null,"sidecars":[]}"#))
         #expect(screen.page(columns: nil).contains("All breakers are closed."))
@@ -119,7 +119,7 @@ struct TopScreenTests {
     }
 
     @Test("A screen of any size has a line for each row, and each line fits", arguments: [1, 2, 5, 24, 60])
-    func sizes(rows: Int) throws {
+    func screenHasOneFittingLinePerRow(rows: Int) throws {
         for columns in [1, 7, 20, 80, 300] {
             for view in LiveView.Name.allCases {
                 var screen = TopScreen(query: TopQuery(view: view, name: "a"))
@@ -135,7 +135,7 @@ struct TopScreenTests {
     }
 
     @Test("The selected row stays visible")
-    func scrolling() throws {
+    func selectedRowStaysVisible() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks((0..<100).map { "lock-\($0)" }))
         func selectedName() -> String? {

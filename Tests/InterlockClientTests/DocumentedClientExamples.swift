@@ -18,7 +18,7 @@ struct DocumentedClientExamples {
         return configuration
     }
 
-    /// - Returns: whether the lock was free.
+    /// Holds the lock while `report` runs. Returns whether the lock was free.
     func hold(report: @escaping @Sendable (Int64) async throws -> Void) async throws -> Bool {
         // snippet: hello
         do {
@@ -34,7 +34,8 @@ struct DocumentedClientExamples {
         return true
     }
 
-    /// - Returns: the validity of the lease after its extension; `nil` if another holds the lock or the lease was lost.
+    /// Acquires, renews and releases a lease.
+    /// - Returns: the validity of the renewed lease; `nil` if another client holds the lock or the lease was lost.
     func renew(_ client: SidecarClient) async throws -> Duration? {
         // snippet: lease
         let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7", label: "web-1")
@@ -46,7 +47,7 @@ struct DocumentedClientExamples {
         return wasHeld ? validity : nil
     }
 
-    /// - Returns: whether the lease was lost before it was released.
+    /// Works with a linked lease. Returns whether the lease was lost before it was released.
     func link(_ client: SidecarClient, work: @escaping @Sendable () async -> Void) async throws -> Bool {
         guard let linked = try await client.locks.acquireLinked("leader", ttl: .seconds(10)) else { return false }
         let watch = Task { [losses = linked.losses] in
@@ -58,7 +59,7 @@ struct DocumentedClientExamples {
         return await watch.value
     }
 
-    /// - Returns: the result of the call; `nil` if it was not made.
+    /// Makes a guarded call. Returns its result; `nil` if the call was refused.
     func call(_ client: SidecarClient, fetch: () async throws -> Int) async throws -> Int? {
         do {
             return try await client.services.call("catalog", subject: "shop-1", wait: .milliseconds(500)) {
@@ -70,14 +71,14 @@ struct DocumentedClientExamples {
         }
     }
 
-    /// - Returns: whether the call may be made.
+    /// Takes two units of a limit. Returns whether the call may be made.
     func take(_ client: SidecarClient) async throws -> Bool {
         let decision = try await client.limits.take(from: "catalog", cost: 2, subject: "shop-1")
         if !decision.isAllowed { print("\(decision.remaining) left; try again in \(decision.retryAfter ?? .zero)") }
         return decision.isAllowed
     }
 
-    /// - Returns: the state of the first breaker that changes.
+    /// Returns the state of the first breaker that changes.
     func watch(_ client: SidecarClient, following: () -> Void) async -> BreakerSnapshot.State? {
         let changes = client.events.breakers.subscribe()
         for await connection in client.events.connection where connection == .following {
@@ -88,7 +89,7 @@ struct DocumentedClientExamples {
         return nil
     }
 
-    /// - Returns: the outcome of the acquire, in words.
+    /// Returns the outcome of an acquire, in words.
     func judged(_ client: SidecarClient) async throws -> String {
         do {
             let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7")

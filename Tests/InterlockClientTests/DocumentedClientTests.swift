@@ -12,7 +12,7 @@ struct DocumentedClientTests {
     ]
 
     @Test("A lock is held while a body runs")
-    func hello() async throws {
+    func lockIsHeldWhileBodyRuns() async throws {
         try await TestSidecar.with { sidecar in
             let examples = DocumentedClientExamples(configuration: sidecar.configuration)
             let wasFree = try await examples.hold { #expect($0 > 0) }
@@ -21,7 +21,7 @@ struct DocumentedClientTests {
     }
 
     @Test("Leases are extended and released, and errors are distinguished")
-    func leases() async throws {
+    func leasesAreExtendedAndReleased() async throws {
         try await TestSidecar.withClient { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
             let validity = try await examples.renew(client)
@@ -33,19 +33,19 @@ struct DocumentedClientTests {
     }
 
     @Test("Limits and permits refuse calls, and permits are reported")
-    func services() async throws {
+    func limitsAndPermitsRefuseCalls() async throws {
         try await TestSidecar.withClient(services: Self.services) { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
             let items = try await examples.call(client) { 7 }
             let isAllowed = try await examples.take(client)
             let isTakenAgain = try await examples.take(client)
-            let refused = try await examples.call(client) { 7 }
-            #expect(items == 7 && isAllowed && !isTakenAgain && refused == nil)
+            let refusal = try await examples.call(client) { 7 }
+            #expect(items == 7 && isAllowed && !isTakenAgain && refusal == nil)
         }
     }
 
     @Test("An event is read once the subscription is active")
-    func events() async throws {
+    func eventIsReadOnceSubscriptionIsActive() async throws {
         try await TestSidecar.withClient { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
             let (activations, activation) = AsyncStream.makeStream(of: Void.self)
@@ -57,7 +57,7 @@ struct DocumentedClientTests {
     }
 
     @Test("The configuration of a remote sidecar has its address and key")
-    func addressed() throws {
+    func configurationOfRemoteSidecarHasAddressAndKey() throws {
         let configuration = try DocumentedClientExamples.addressed()
         #expect(configuration.address.description == "rediss://interlock.internal:7379")
     }

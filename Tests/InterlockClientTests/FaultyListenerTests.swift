@@ -7,7 +7,7 @@ import Testing
 struct FaultyListenerTests {
     private static func with(
         answersLogin: Bool = true, change: (inout SidecarClientConfiguration) -> Void = { _ in },
-        api: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
+        api: @escaping @Sendable (ReceivedCommand) -> ScriptedReply,
         _ body: (SidecarClient, MisbehavingRedis) async throws -> Void
     ) async throws {
         try await MisbehavingRedis.withServer(answersLogin: answersLogin, script: api) { server in
@@ -109,7 +109,7 @@ struct FaultyListenerTests {
     }
 
     @Test("A reply of an unexpected shape is an error")
-    func unexpected() async throws {
+    func replyOfUnexpectedShapeIsError() async throws {
         try await Self.with(api: { _ in
             .text("+OK\r\n")
         }) { client, _ in
@@ -171,7 +171,7 @@ struct FaultyListenerTests {
     }
 
     @Test("Calls beyond the limit fail without being sent")
-    func overload() async throws {
+    func callsBeyondLimitFailWithoutBeingSent() async throws {
         try await Self.with(
             change: { configuration in
                 configuration.maximumInFlight = 2
@@ -194,7 +194,7 @@ struct FaultyListenerTests {
     }
 
     @Test("A lost subscription is renewed, and reports the interruption")
-    func subscription() async throws {
+    func lostSubscriptionIsRenewed() async throws {
         try await Self.with(
             change: { $0.eventChannel = "e" },
             api: { command in

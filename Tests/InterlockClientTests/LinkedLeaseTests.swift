@@ -17,7 +17,7 @@ struct LinkedLeaseTests {
     }
 
     @Test("A linked lease broken by an operator is reported as lost, and is not released")
-    func broken() async throws {
+    func brokenLinkedLeaseIsReportedAsLost() async throws {
         try await TestSidecar.withClient { client in
             let linked = try #require(try await client.locks.acquireLinked("orders", ttl: .seconds(30)))
             #expect(try await client.locks.breakLock("orders", fence: 1) == false)
@@ -29,7 +29,7 @@ struct LinkedLeaseTests {
     }
 
     @Test("A linked lease that is dropped is released")
-    func dropped() async throws {
+    func linkedLeaseThatIsDroppedIsReleased() async throws {
         try await TestSidecar.withClient { client in
             var linked = try await client.locks.acquireLinked("orders", ttl: .seconds(30))
             #expect(linked != nil)
@@ -54,14 +54,14 @@ struct LinkedLeaseTests {
     }
 
     @Test("The body of withLock does not run while the lock is held, and the caller gets an error")
-    func held() async throws {
+    func bodyDoesNotRunWhileLockIsHeld() async throws {
         try await TestSidecar.withClient { client in
             let runs = Runs()
             let fence: Int64? = try await client.locks.withLock("orders") { outer in
-                let held = await #expect(throws: InterlockError.self) {
+                let heldError = await #expect(throws: InterlockError.self) {
                     try await client.locks.withLock("orders") { _ in await runs.add() }
                 }
-                #expect(held?.code == .held)
+                #expect(heldError?.code == .held)
                 let timedOut = await #expect(throws: InterlockError.self) {
                     try await client.locks.withLock("orders", wait: .milliseconds(50)) { _ in await runs.add() }
                 }

@@ -28,23 +28,23 @@ struct LockServiceTests {
     }
 
     @Test("A lease is renewed and released automatically", arguments: Library.allCases)
-    func lease(library: Library) async throws {
+    func leaseIsRenewedAndReleasedAutomatically(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let lease = try #require(try await locks.acquire("orders", ttl: .seconds(20), owner: "web-1/job-7", label: "web-1"))
             #expect(lease.ttl == .seconds(20))
             #expect(try await others.acquire("orders") == nil)
-            let seen = try #require(try await locks.information(about: "orders"))
-            #expect(seen.label == "web-1")
-            #expect(seen.leases.map(\.fence) == [lease.fence])
+            let information = try #require(try await locks.information(about: "orders"))
+            #expect(information.label == "web-1")
+            #expect(information.leases.map(\.fence) == [lease.fence])
             #expect(try await locks.renew(lease) != nil)
-            let again = try #require(try await locks.acquire("orders", owner: "web-1/job-7"))
-            #expect(try await locks.release(again))
-            #expect(try await locks.release(again) == false)
+            let repeatedLease = try #require(try await locks.acquire("orders", owner: "web-1/job-7"))
+            #expect(try await locks.release(repeatedLease))
+            #expect(try await locks.release(repeatedLease) == false)
         }
     }
 
     @Test("Several locks are acquired in the order of their names, all or nothing", arguments: Library.allCases)
-    func several(library: Library) async throws {
+    func locksAreAcquiredInNameOrder(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let leases = try #require(try await locks.acquire(all: ["b", "a"]))
             #expect(leases.map(\.name) == ["b", "a"])
@@ -69,8 +69,8 @@ struct LockServiceTests {
         try await Self.with(library) { locks, others in
             let lease = try #require(try await others.acquire("orders", ttl: .seconds(60)))
             var runs = 0
-            let held = await #expect(throws: InterlockError.self) { try await locks.withLock("orders") { _ in runs += 1 } }
-            #expect(held?.code == .held)
+            let heldError = await #expect(throws: InterlockError.self) { try await locks.withLock("orders") { _ in runs += 1 } }
+            #expect(heldError?.code == .held)
             let late = await #expect(throws: InterlockError.self) {
                 try await locks.withLock("orders", wait: .milliseconds(20)) { _ in runs += 1 }
             }
@@ -84,7 +84,7 @@ struct LockServiceTests {
     }
 
     @Test("Breaking the lock cancels the body and throws leaseLost", arguments: Library.allCases)
-    func broken(library: Library) async throws {
+    func breakingLockCancelsBodyAndThrowsLeaseLost(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let error = await #expect(throws: InterlockError.self) {
                 try await locks.withLock("orders", ttl: .seconds(60)) { lease in

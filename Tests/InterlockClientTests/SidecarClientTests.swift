@@ -13,10 +13,10 @@ struct SidecarClientTests {
             #expect(lease.token.hasPrefix("web-1/"))
             #expect(lease.validity > .seconds(25))
             #expect(try await client.locks.acquire("orders", ttl: .seconds(30)) == nil)
-            let seen = try #require(try await client.locks.information(about: "orders"))
-            #expect(seen.label == "web-1")
-            #expect(seen.fence == lease.fence)
-            #expect(seen.remaining.map { $0 > .seconds(20) } == true)
+            let information = try #require(try await client.locks.information(about: "orders"))
+            #expect(information.label == "web-1")
+            #expect(information.fence == lease.fence)
+            #expect(information.remaining.map { $0 > .seconds(20) } == true)
             let validity = try #require(try await client.locks.renew("orders", token: lease.token, ttl: .seconds(60)))
             #expect(validity > .seconds(50))
             #expect(try await client.locks.renew("orders", token: "other", ttl: .seconds(60)) == nil)
@@ -28,7 +28,7 @@ struct SidecarClientTests {
     }
 
     @Test("An owner that repeats its request gets the same lease, extended")
-    func owner() async throws {
+    func repeatedRequestGetsSameLease() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(30), owner: "me/1"))
             let second = try #require(try await client.locks.acquire("orders", ttl: .seconds(60), owner: "me/1"))
@@ -53,7 +53,7 @@ struct SidecarClientTests {
     }
 
     @Test("Readers share a lock, and a semaphore grants as many leases as it has slots")
-    func modes() async throws {
+    func readersShareLock() async throws {
         try await TestSidecar.withClient { client in
             let reader = try await client.locks.acquire("book", ttl: .seconds(30), mode: .shared)
             #expect(reader != nil)
@@ -65,7 +65,7 @@ struct SidecarClientTests {
     }
 
     @Test("A waiting call does not delay other calls, and gets the lock when it is released")
-    func waiting() async throws {
+    func waitingCallDelaysNoOtherCall() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
             async let second = client.locks.acquire("orders", ttl: .seconds(60), wait: .seconds(20))
@@ -76,7 +76,7 @@ struct SidecarClientTests {
     }
 
     @Test("A cancelled wait leaves no waiter and no lease")
-    func cancellation() async throws {
+    func cancelledWaitLeavesNoWaiterAndNoLease() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
             let waiting = Task { try await client.locks.acquire("orders", ttl: .seconds(60), wait: .seconds(20)) }
@@ -90,7 +90,7 @@ struct SidecarClientTests {
     }
 
     @Test("Many calls share one connection")
-    func pipelining() async throws {
+    func manyCallsShareOneConnection() async throws {
         try await TestSidecar.withClient { client in
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<500 { group.addTask { try await client.limits.take(from: "catalog").isAllowed } }
@@ -102,21 +102,21 @@ struct SidecarClientTests {
     }
 
     @Test("A limit reports the remaining calls and the retry time")
-    func limits() async throws {
+    func limitReportsRemainingCallsAndRetryTime() async throws {
         try await TestSidecar.withClient { client in
-            let taken = try await client.limits.take(from: "catalog", cost: 4)
-            #expect(taken.isAllowed)
-            #expect(taken.remaining == 6)
-            #expect(taken.retryAfter == nil)
+            let decision = try await client.limits.take(from: "catalog", cost: 4)
+            #expect(decision.isAllowed)
+            #expect(decision.remaining == 6)
+            #expect(decision.retryAfter == nil)
             #expect(try await client.limits.peek(at: "catalog").remaining == 6)
-            let refused = try await client.limits.take(from: "catalog", cost: 7)
-            #expect(!refused.isAllowed)
-            #expect(refused.retryAfter.map { $0 > .zero } == true)
+            let refusal = try await client.limits.take(from: "catalog", cost: 7)
+            #expect(!refusal.isAllowed)
+            #expect(refusal.retryAfter.map { $0 > .zero } == true)
         }
     }
 
     @Test("A permit can be reported only once, and a forced breaker refuses the next call")
-    func permits() async throws {
+    func permitCanBeReportedOnlyOnce() async throws {
         try await TestSidecar.withClient { client in
             let request = PermitCalls.Acquire(UpstreamCallRequest(service: "catalog"))
             let permit = try await client.send(request).get()
@@ -157,7 +157,7 @@ struct SidecarClientTests {
     }
 
     @Test("The status names the sidecar, its Redis and its event channel")
-    func status() async throws {
+    func statusNamesSidecarAndRedis() async throws {
         try await TestSidecar.withClient(prefix: "shop:") { client in
             let status = try await client.status()
             #expect(status.host == "test")
@@ -168,7 +168,7 @@ struct SidecarClientTests {
     }
 
     @Test("Events come from the channel that the sidecar names")
-    func events() async throws {
+    func eventsComeFromChannelThatSidecarNames() async throws {
         try await TestSidecar.withClient(prefix: "shop:") { client in
             let events = client.events.breakers.subscribe()
             var connection = client.events.connection.makeAsyncIterator()
@@ -186,7 +186,7 @@ struct SidecarClientTests {
     }
 
     @Test("An error has the sidecar's message, without the code")
-    func errors() async throws {
+    func errorHasSidecarMessage() async throws {
         try await TestSidecar.withClient { client in
             let error = await #expect(throws: InterlockError.self) { try await client.limits.take(from: "nothing") }
             #expect(error?.code == .unknownService)
@@ -197,7 +197,7 @@ struct SidecarClientTests {
     }
 
     @Test("The API key determines which calls a client may make")
-    func keys() async throws {
+    func apiKeyDeterminesAllowedCalls() async throws {
         let keys = [
             APIKey(name: "web", secret: "web-secret-of-16", role: .use),
             APIKey(name: "ops", secret: "ops-secret-of-16", role: .admin),
@@ -221,7 +221,7 @@ struct SidecarClientTests {
     }
 
     @Test("A closed client refuses calls")
-    func closed() async throws {
+    func closedClientRefusesCalls() async throws {
         try await TestSidecar.with { sidecar in
             let client = SidecarClient(sidecar.configuration)
             _ = try await client.status()
@@ -232,7 +232,7 @@ struct SidecarClientTests {
     }
 
     @Test("A client that runs as a service closes when its task is cancelled")
-    func service() async throws {
+    func cancelledServiceClosesClient() async throws {
         try await TestSidecar.with { sidecar in
             let client = SidecarClient(sidecar.configuration)
             let service = Task { try await client.run() }

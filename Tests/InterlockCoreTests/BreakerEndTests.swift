@@ -17,7 +17,7 @@ struct BreakerEndTests {
     /// Returns a breaker that this sidecar opened for a minute when the Redis clock showed 1000 ms.
     private func opened(_ cause: BreakerCause = .failures) -> Breaker {
         var breaker = Breaker(settings: BreakerSettings())
-        breaker.apply(open(until: 61_000, cause: cause), redisTime: 1000, sentAt: start, receivedAt: start)
+        breaker.apply(open(until: 61_000, cause: cause), redisTimeMilliseconds: 1000, sentAt: start, receivedAt: start)
         return breaker
     }
 
@@ -27,14 +27,15 @@ struct BreakerEndTests {
     func clockJumpKeepsMeasuredEnd(step: Int64) {
         var breaker = opened()
         let end = breaker.openUntil
-        breaker.apply(open(until: 61_000), redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
+        breaker.apply(open(until: 61_000), redisTimeMilliseconds: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
         #expect(breaker.openUntil == end)
         let needsCorrection = breaker.hasCorrection
         #expect(needsCorrection)
         #expect(breaker.ends(now: after(5000)).open?.number == 61_000)
         #expect(breaker.ends(now: after(5000)).open?.correction == 61_000 + step)
         // Redis has adopted the correction.
-        breaker.apply(open(until: 61_000 + step), redisTime: 7000 + step, sentAt: after(6000), receivedAt: after(6000))
+        breaker.apply(
+            open(until: 61_000 + step), redisTimeMilliseconds: 7000 + step, sentAt: after(6000), receivedAt: after(6000))
         let stillNeedsCorrection = breaker.hasCorrection
         #expect(!stillNeedsCorrection)
         #expect(breaker.openUntil == end)
@@ -44,10 +45,10 @@ struct BreakerEndTests {
     @Test("Slow answers and messages do not show that the clock has jumped")
     func lateAnswersShowNoClockJump() {
         var breaker = opened()
-        breaker.apply(open(until: 61_000), redisTime: 9000, sentAt: after(5000), receivedAt: after(13_000))
+        breaker.apply(open(until: 61_000), redisTimeMilliseconds: 9000, sentAt: after(5000), receivedAt: after(13_000))
         let afterSlowAnswer = breaker.hasCorrection
         #expect(!afterSlowAnswer)
-        breaker.apply(open(until: 61_000), redisTime: 90_000, receivedAt: after(6000))
+        breaker.apply(open(until: 61_000), redisTimeMilliseconds: 90_000, receivedAt: after(6000))
         let afterMessage = breaker.hasCorrection
         #expect(!afterMessage)
     }
@@ -56,29 +57,30 @@ struct BreakerEndTests {
     func unmeasuredEndIsNotCorrected(isFound: Bool) {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(
-            open(until: 61_000), redisTime: isFound ? 5000 : 1000, sentAt: isFound ? start : nil, receivedAt: start)
-        breaker.apply(open(until: 61_000), redisTime: 45_000, sentAt: after(5000), receivedAt: after(5000))
+            open(until: 61_000), redisTimeMilliseconds: isFound ? 5000 : 1000, sentAt: isFound ? start : nil, receivedAt: start)
+        breaker.apply(open(until: 61_000), redisTimeMilliseconds: 45_000, sentAt: after(5000), receivedAt: after(5000))
         let isCorrected = breaker.hasCorrection
         #expect(!isCorrected)
         // Another sidecar corrects the end.
-        breaker.apply(open(until: 101_000), redisTime: 46_000, sentAt: after(6000), receivedAt: after(6000))
+        breaker.apply(open(until: 101_000), redisTimeMilliseconds: 46_000, sentAt: after(6000), receivedAt: after(6000))
         #expect(breaker.openUntil == after(61_001))
     }
 
     @Test("A sidecar that did not see a state begin ignores its end for some seconds, at most for the state's duration")
     func foundStateIgnoresItsEndBriefly() {
         var breaker = Breaker(settings: BreakerSettings())
-        breaker.apply(open(until: 61_000), redisTime: 500_000, sentAt: start, receivedAt: start)
+        breaker.apply(open(until: 61_000), redisTimeMilliseconds: 500_000, sentAt: start, receivedAt: start)
         #expect(breaker.openUntil == after(7000))
         var brief = Breaker(settings: BreakerSettings())
-        brief.apply(open(until: 3000), redisTime: 500_000, sentAt: start, receivedAt: start)
+        brief.apply(open(until: 3000), redisTimeMilliseconds: 500_000, sentAt: start, receivedAt: start)
         #expect(brief.openUntil == after(2000))
     }
 
     @Test("A failed probe postpones the end even after the Redis clock was set back")
-    func failedProbePostponesEnd() {
+    func failedProbePostponesEndDespiteClockJump() {
         var breaker = opened(.outage)
-        breaker.apply(open(until: 41_000, cause: .outage), redisTime: 1000, sentAt: after(30_000), receivedAt: after(30_000))
+        breaker.apply(
+            open(until: 41_000, cause: .outage), redisTimeMilliseconds: 1000, sentAt: after(30_000), receivedAt: after(30_000))
         #expect(breaker.openUntil == after(70_001))
         #expect(breaker.actingState(now: after(65_000)) == .open)
     }
@@ -89,8 +91,8 @@ struct BreakerEndTests {
         let forced = BreakerSnapshot(state: .open, generation: 1) {
             ($0.sinceMilliseconds, $0.forced, $0.forcedUntilMilliseconds) = (1000, .open, 601_000)
         }
-        breaker.apply(forced, redisTime: 1000, sentAt: start, receivedAt: start)
-        breaker.apply(forced, redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
+        breaker.apply(forced, redisTimeMilliseconds: 1000, sentAt: start, receivedAt: start)
+        breaker.apply(forced, redisTimeMilliseconds: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
         #expect(breaker.forced(now: after(599_000)) == .open)
         #expect(breaker.ends(now: after(599_000)).forced?.isOver == false)
         #expect(breaker.forced(now: after(600_002)) == nil)

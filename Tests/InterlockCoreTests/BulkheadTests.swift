@@ -15,7 +15,7 @@ struct BulkheadTests {
     }
 
     @Test("Calls get slots while any are free, and a call that does not wait is refused when all are taken")
-    func bounded() {
+    func callsGetSlotsWhileAnyAreFree() {
         var bulkhead = Bulkhead(slots: 2, maximumWaiting: 10)
         var entries: [Bulkhead.Entry] = []
         for number in UInt64(1)...3 { entries.append(bulkhead.enter(number, deadline: nil, now: now)) }
@@ -42,8 +42,8 @@ struct BulkheadTests {
         bulkhead.release(heldForMilliseconds: 10)
         let first = bulkhead.assignSlots(now: now)
         #expect(first == .init(admitted: [11, 12]))
-        let none = bulkhead.assignSlots(now: now)
-        #expect(none == .init())
+        let emptyAssignment = bulkhead.assignSlots(now: now)
+        #expect(emptyAssignment == .init())
         bulkhead.release(heldForMilliseconds: 10)
         let second = bulkhead.assignSlots(now: now)
         #expect(second == .init(admitted: [13]))
@@ -81,7 +81,7 @@ struct BulkheadTests {
     }
 
     @Test("A wait ends at its deadline even if a slot becomes free at that moment")
-    func expires() {
+    func waitEndsAtItsDeadline() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(100), now: now)
         _ = bulkhead.enter(12, deadline: after(200), now: now)
@@ -102,7 +102,7 @@ struct BulkheadTests {
     }
 
     @Test("A call that has left does not get a slot")
-    func leaves() {
+    func callThatHasLeftDoesNotGetSlot() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
         _ = bulkhead.enter(12, deadline: after(1000), now: now)
@@ -117,18 +117,18 @@ struct BulkheadTests {
     @Test(
         "A higher limit grants slots immediately, and a lower one applies once enough calls have ended",
         arguments: [Int?.none, 3])
-    func resized(slots: Int?) {
+    func higherLimitGrantsSlotsImmediately(slots: Int?) {
         var bulkhead = full(1)
         for number in 11...12 { _ = bulkhead.enter(UInt64(number), deadline: after(1000), now: now) }
         bulkhead.resize(slots: slots, maximumWaiting: 10)
-        let more = bulkhead.assignSlots(now: now)
-        #expect(more == .init(admitted: [11, 12]))
+        let assignmentAfterResize = bulkhead.assignSlots(now: now)
+        #expect(assignmentAfterResize == .init(admitted: [11, 12]))
         bulkhead.resize(slots: 1, maximumWaiting: 10)
         _ = bulkhead.enter(13, deadline: after(1000), now: now)
         bulkhead.release(heldForMilliseconds: 10)
         bulkhead.release(heldForMilliseconds: 10)
-        let none = bulkhead.assignSlots(now: now)
-        #expect(none == .init())
+        let emptyAssignment = bulkhead.assignSlots(now: now)
+        #expect(emptyAssignment == .init())
         bulkhead.release(heldForMilliseconds: 10)
         let last = bulkhead.assignSlots(now: now)
         #expect(last == .init(admitted: [13]))
@@ -148,7 +148,7 @@ struct BulkheadTests {
     }
 
     @Test("Under random load slots are never oversubscribed, and no waiting call is lost")
-    func random() {
+    func randomLoadNeverOversubscribesSlots() {
         var random = SeededRandom(seed: 7)
         for _ in 0..<200 {
             let slots = Int.random(in: 1...4, using: &random)

@@ -27,8 +27,9 @@ struct ConfigurationDigestTests {
     func propertiesOfService(service: ServiceDefinition) {
         let mirrored = mirroredLines(of: service, except: [".name", ".upstream.some.certificateAuthorityDigest"])
             .map { $0.replacing(".totalTimeout=Optional(30.0 seconds)", with: ".totalTimeout=30.0 seconds") }
-            // The digest keeps the name that earlier versions wrote.
+            // The digest keeps the names that earlier versions wrote.
             .map { $0.replacing(".onLimit.maximumWait=", with: ".onLimit.patience=") }
+            .map { $0.replacing(".breaker.honorsRetryAfter=", with: ".breaker.honoursRetryAfter=") }
         #expect(service.digestedLines() == mirrored)
     }
 
@@ -47,7 +48,7 @@ struct ConfigurationDigestTests {
     }
 
     @Test("Equal definitions have equal digests, and different ones differ")
-    func digest() {
+    func equalDefinitionsHaveEqualDigests() {
         let service = ServiceDefinition(name: "catalog", limits: [LimitDefinition(name: "1s", limit: 10, window: .seconds(1))])
         var other = service
         other.limits[0].limit = 11

@@ -23,7 +23,7 @@ extension ServiceDefinition {
                 failureRate: 0.4, slowCall: .milliseconds(800), slowRate: 0.6, window: .calls(50), minimumCalls: 5,
                 consecutiveFailures: 9, reporters: 2, openFor: .seconds(1) ... .seconds(30), halfOpenPermits: 4,
                 failureStatuses: StatusSet(429...429, 502...504), ignoredStatuses: StatusSet(404...404),
-                honoursRetryAfter: false, isMetricsOnly: true),
+                honorsRetryAfter: false, isMetricsOnly: true),
             probe: ProbeSettings(
                 target: .http("/status"), interval: .seconds(2), timeout: .milliseconds(300),
                 expectation: ProbeExpectation(

@@ -38,7 +38,7 @@ struct DescriptorMatchingTests {
             ("type=marketing,to=1", "type=marketing,to"), ("type=marketing", nil), ("type=other,to=1", nil),
             ("ip=1,to=2", nil), ("ldap=x", "ldap"), ("other=x", nil), ("", nil),
         ] as [(String, String?)])
-    func order(text: String, expected: String?) {
+    func exactValueWinsOverPatterns(text: String, expected: String?) {
         #expect(Self.path(text, in: Self.rules) == expected)
     }
 
@@ -50,7 +50,7 @@ struct DescriptorMatchingTests {
             ("a*b*c", "abbc", true), ("a**c", "ac", true), ("a*bc*c", "abc", false), ("é*", "éa", true),
             ("/api/*/resource/*/action", "/api/v1/resource/123/action", true),
         ])
-    func stars(pattern: String, value: String, isMatch: Bool) {
+    func eachStarMatchesAnyNumberOfCharacters(pattern: String, value: String, isMatch: Bool) {
         #expect(DescriptorPattern(pattern).matches(value) == isMatch)
     }
 
@@ -74,7 +74,7 @@ struct DescriptorMatchingTests {
     }
 
     @Test("Values that share a pattern's count have one counter, and other values have one each")
-    func shared() {
+    func valuesOfSharedPatternHaveOneCounter() {
         func counters(isShared: Bool) -> Set<String> {
             var rule = DescriptorRule(key: "file", value: DescriptorPattern("files/*"), limit: Self.limit(1))
             rule.isShared = isShared
@@ -92,7 +92,7 @@ struct DescriptorMatchingTests {
             ("ip=1", "ip"),
             ("ip=1,to=2", nil), ("", nil),
         ] as [(String, String?)])
-    func unordered(bucket: String, path: String?) {
+    func orderOfBucketEntriesDoesNotMatter(bucket: String, path: String?) {
         #expect(DescriptorIndex(Self.rules).match(unordered: Self.entries(bucket))?.rule.path == path)
     }
 
@@ -141,11 +141,12 @@ struct DescriptorMatchingTests {
         let next = limiter.nextBatch()
         let batch = try #require(next)
         let verdict = BatchVerdict(
-            timeMicroseconds: 1, counters: [.init(count: .max - 10, capacity: 1, resetAfter: 60_000)], fits: [.init(count: 0)])
+            timeMicroseconds: 1, counters: [.init(count: .max - 10, capacity: 1, resetAfterMilliseconds: 60_000)],
+            fits: [.init(count: 0)])
         var resolutions: [DomainLimiter.RequestResolution] = []
         limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
-        #expect(resolutions.map(\.answer.isOverLimit) == [true])
-        #expect(resolutions.map { $0.answer.statuses.map(\.remaining) } == [[0]])
+        #expect(resolutions.map(\.decision.isOverLimit) == [true])
+        #expect(resolutions.map { $0.decision.statuses.map(\.remaining) } == [[0]])
     }
 
     @Test("A counter occupies capacity until it lapses, and each limit override has its own counter")
@@ -194,16 +195,16 @@ struct DescriptorMatchingTests {
     func quotaNeeds() {
         let rate = QuotaRate(LimitDefinition(name: "a", limit: 100, window: .seconds(1)))
         var demand = QuotaDemand()
-        demand.report(requests: 1, over: 0, of: rate)
+        demand.report(requests: 1, overMilliseconds: 0, of: rate)
         #expect(demand.tokens(of: rate) == 100)
-        demand.report(requests: 50, over: 5000, of: rate)
+        demand.report(requests: 50, overMilliseconds: 5000, of: rate)
         #expect(demand.tokens(of: rate) == 20)
-        demand.report(requests: 0, over: 5000, of: rate)
+        demand.report(requests: 0, overMilliseconds: 5000, of: rate)
         #expect(demand.tokens(of: rate) == 10)
-        demand.report(requests: .max, over: 1, of: rate)
+        demand.report(requests: .max, overMilliseconds: 1, of: rate)
         #expect(demand.tokens(of: rate) == 100)
         let daily = QuotaRate(LimitDefinition(name: "1d", limit: 100, window: .seconds(86_400)))
-        demand.report(requests: 106_751_991_167, over: 25_975_808, of: daily)
+        demand.report(requests: 106_751_991_167, overMilliseconds: 25_975_808, of: daily)
         #expect(demand.tokens(of: daily) == 100)
     }
 }

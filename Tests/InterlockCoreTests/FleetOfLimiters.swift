@@ -28,7 +28,7 @@ struct FleetOfLimiters {
         }
         for index in sidecars.indices {
             for _ in 0..<waiting { enter(index) }
-            planStep(of: index)
+            scheduleStep(of: index)
         }
     }
 
@@ -52,11 +52,11 @@ struct FleetOfLimiters {
             else { return now = end }
             now = max(now, sidecars[index].nextStepAt)
             step(index)
-            planStep(of: index)
+            scheduleStep(of: index)
         }
     }
 
-    private mutating func planStep(of index: Int) {
+    private mutating func scheduleStep(of index: Int) {
         let limiter = sidecars[index].limiter
         sidecars[index].nextStepAt =
             switch sidecars[index].phase {
@@ -81,7 +81,7 @@ struct FleetOfLimiters {
             sidecars[index].phase = .idle
             sidecars[index].limiter.apply(
                 verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &resolutions)
-            for resolution in resolutions where resolution.answer.isAllowed {
+            for resolution in resolutions where resolution.decision.isAllowed {
                 sidecars[index].granted.append(resolution.id)
                 enter(index)
             }

@@ -13,7 +13,8 @@ struct HeldLeaseTests {
     /// A lease that was granted at the start, without a delay.
     private static func lease(ttl: Int64 = 900, isAutoRenewed: Bool = true, maximumHold: Int64? = nil) -> HeldLease {
         HeldLease(
-            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoRenewed: isAutoRenewed,
+            ttlMilliseconds: ttl, deadline: LeaseValidity.deadline(ttlMilliseconds: ttl, sentAt: start),
+            isAutoRenewed: isAutoRenewed,
             maximumHoldMilliseconds: maximumHold, now: start)
     }
 
@@ -25,20 +26,21 @@ struct HeldLeaseTests {
         let third = Self.length / 3
         #expect(lease.step(now: Self.start) == .wait(until: Self.at(third)))
         #expect(lease.step(now: Self.at(third - 1)) == .wait(until: Self.at(third)))
-        #expect(lease.step(now: Self.at(third)) == .renew(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(third)) == .renew(ttlMilliseconds: Self.ttl))
     }
 
     @Test("After a slow grant a lease is renewed after a third of what remained")
     func lateGrant() {
         let lease = HeldLease(
-            ttl: Self.ttl, deadline: Self.at(90), isAutoRenewed: true, maximumHoldMilliseconds: nil, now: Self.start)
+            ttlMilliseconds: Self.ttl, deadline: Self.at(90), isAutoRenewed: true, maximumHoldMilliseconds: nil,
+            now: Self.start)
         #expect(lease.step(now: Self.start) == .wait(until: Self.at(30)))
-        #expect(lease.step(now: Self.at(30)) == .renew(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(30)) == .renew(ttlMilliseconds: Self.ttl))
     }
 
     @Test("A late renewal is still sent, until the very end", arguments: [Int64(301), 600, 888])
     func lateRenewal(moment: Int64) {
-        #expect(Self.lease().step(now: Self.at(moment)) == .renew(ttl: Self.ttl))
+        #expect(Self.lease().step(now: Self.at(moment)) == .renew(ttlMilliseconds: Self.ttl))
     }
 
     @Test("While a renewal is in flight nothing else is sent")
@@ -55,18 +57,18 @@ struct HeldLeaseTests {
     func renewalSucceeded() {
         var lease = Self.lease()
         lease.renewalBegan()
-        lease.renewalSucceeded(ttl: Self.ttl, sentAt: Self.at(300))
-        #expect(lease.deadline == LeaseValidity.deadline(ttl: Self.ttl, sentAt: Self.at(300)))
+        lease.renewalSucceeded(ttlMilliseconds: Self.ttl, sentAt: Self.at(300))
+        #expect(lease.deadline == LeaseValidity.deadline(ttlMilliseconds: Self.ttl, sentAt: Self.at(300)))
         #expect(lease.step(now: Self.at(350)) == .wait(until: Self.at(600)))
-        #expect(lease.step(now: Self.at(600)) == .renew(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(600)) == .renew(ttlMilliseconds: Self.ttl))
     }
 
     @Test("A renewal that took longer than a third is followed by the next one immediately")
     func slowAnswer() {
         var lease = Self.lease()
         lease.renewalBegan()
-        lease.renewalSucceeded(ttl: Self.ttl, sentAt: Self.at(300))
-        #expect(lease.step(now: Self.at(880)) == .renew(ttl: Self.ttl))
+        lease.renewalSucceeded(ttlMilliseconds: Self.ttl, sentAt: Self.at(300))
+        #expect(lease.step(now: Self.at(880)) == .renew(ttlMilliseconds: Self.ttl))
     }
 
     @Test("A renewal never shortens the lease")
@@ -74,7 +76,7 @@ struct HeldLeaseTests {
         var lease = Self.lease()
         let deadline = lease.deadline
         lease.renewalBegan()
-        lease.renewalSucceeded(ttl: 10, sentAt: Self.at(300))
+        lease.renewalSucceeded(ttlMilliseconds: 10, sentAt: Self.at(300))
         #expect(lease.deadline == deadline)
     }
 
@@ -91,7 +93,7 @@ struct HeldLeaseTests {
     func switchedOnAndOff() {
         var lease = Self.lease(isAutoRenewed: false)
         lease.isAutoRenewed = true
-        #expect(lease.step(now: Self.at(400)) == .renew(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(400)) == .renew(ttlMilliseconds: Self.ttl))
         lease.isAutoRenewed = false
         #expect(lease.step(now: Self.at(400)) == .wait(until: lease.deadline))
     }
@@ -110,7 +112,7 @@ struct HeldLeaseTests {
         lease.renewalBegan()
         lease.renewalFailed(now: Self.at(moment))
         #expect(lease.step(now: Self.at(moment)) == .wait(until: Self.at(moment + pause)))
-        #expect(lease.step(now: Self.at(moment + pause)) == .renew(ttl: ttl))
+        #expect(lease.step(now: Self.at(moment + pause)) == .renew(ttlMilliseconds: ttl))
     }
 
     @Test("Renewals are retried until the end, and failures do not move the end", arguments: [Int64(100), 900, 30_000])
@@ -172,7 +174,7 @@ struct HeldLeaseTests {
         lease.updateDeadline(to: Self.at(5000), now: Self.start)
         #expect(lease.deadline == Self.at(5000))
         #expect(lease.step(now: Self.start) == .wait(until: Self.at(third)))
-        #expect(lease.step(now: Self.at(4999)) == .renew(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(4999)) == .renew(ttlMilliseconds: Self.ttl))
         #expect(lease.step(now: Self.at(5000)) == .over)
     }
 
@@ -189,7 +191,7 @@ struct HeldLeaseTests {
         var lease = Self.lease()
         lease.updateDeadline(to: Self.at(100), now: Self.at(10))
         #expect(lease.step(now: Self.at(10)) == .wait(until: Self.at(40)))
-        #expect(lease.step(now: Self.at(40)) == .renew(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(40)) == .renew(ttlMilliseconds: Self.ttl))
     }
 
     // MARK: The maximum hold
@@ -198,8 +200,8 @@ struct HeldLeaseTests {
     func shortenedRenewal() {
         let lease = Self.lease(maximumHold: 1000)
         #expect(lease.maximumHoldEnd == Self.at(1000))
-        #expect(lease.step(now: Self.at(300)) == .renew(ttl: 700))
-        #expect(lease.step(now: Self.at(800)) == .renew(ttl: 200))
+        #expect(lease.step(now: Self.at(300)) == .renew(ttlMilliseconds: 700))
+        #expect(lease.step(now: Self.at(800)) == .renew(ttlMilliseconds: 200))
     }
 
     @Test("A renewal that the maximum hold makes useless is not sent", arguments: [Int64(1), 100, 889])
@@ -224,7 +226,7 @@ struct HeldLeaseTests {
                 renewals += 1
                 #expect(now.advanced(byMilliseconds: ttl) <= Self.at(maximumHold))
                 lease.renewalBegan()
-                lease.renewalSucceeded(ttl: ttl, sentAt: now)
+                lease.renewalSucceeded(ttlMilliseconds: ttl, sentAt: now)
             case .wait(let until):
                 #expect(until > now)
                 now = until
@@ -259,9 +261,10 @@ private struct RandomRun {
     init(seed: UInt64) {
         let start = Instant(nanoseconds: 1_000_000_000_000)
         var random = SeededRandom(seed: seed)
-        let ttl = Int64.random(in: LeaseValidity.absoluteMinimumTTL...2000, using: &random)
+        let ttl = Int64.random(in: LeaseValidity.absoluteMinimumTTLMilliseconds...2000, using: &random)
         lease = HeldLease(
-            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoRenewed: Bool.random(using: &random),
+            ttlMilliseconds: ttl, deadline: LeaseValidity.deadline(ttlMilliseconds: ttl, sentAt: start),
+            isAutoRenewed: Bool.random(using: &random),
             maximumHoldMilliseconds: Bool.random(using: &random) ? Int64.random(in: 1...10_000, using: &random) : nil, now: start)
         now = start
         self.random = random
@@ -275,7 +278,7 @@ private struct RandomRun {
             guard let inFlight else { return }
             self.inFlight = nil
             let deadline = lease.deadline
-            lease.renewalSucceeded(ttl: inFlight.ttl, sentAt: inFlight.sentAt)
+            lease.renewalSucceeded(ttlMilliseconds: inFlight.ttl, sentAt: inFlight.sentAt)
             #expect(lease.deadline >= deadline)
         case 2:
             guard inFlight != nil else { return }
@@ -304,7 +307,7 @@ private struct RandomRun {
         case .renew(let ttl):
             #expect(now < lease.deadline)
             #expect(lease.isAutoRenewed && inFlight == nil)
-            #expect((LeaseValidity.absoluteMinimumTTL...lease.ttl).contains(ttl))
+            #expect((LeaseValidity.absoluteMinimumTTLMilliseconds...lease.ttlMilliseconds).contains(ttl))
             if let maximumHold = lease.maximumHoldEnd { #expect(now.advanced(byMilliseconds: ttl) <= maximumHold) }
             lease.renewalBegan()
             inFlight = (ttl, now)

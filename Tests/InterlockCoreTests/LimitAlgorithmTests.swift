@@ -36,7 +36,7 @@ struct LimitAlgorithmTests {
             let judgedAt = now
             let verdict = counters.evaluate(batch.limits, sidecars: sidecars, now: now)
             limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
-            for resolution in resolutions where resolution.answer.isAllowed {
+            for resolution in resolutions where resolution.decision.isAllowed {
                 grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[resolution.id] ?? 0))
             }
             var expired: [ServiceLimiter.CallResolution] = []
@@ -63,7 +63,7 @@ struct LimitAlgorithmTests {
 
     @Test(
         "No closed window holds more than a sliding limit, wherever it starts", arguments: [1, 2, 7, 40], [1, 2, 3] as [UInt64])
-    func sliding(limit: Int64, seed: UInt64) {
+    func noWindowExceedsSlidingLimit(limit: Int64, seed: UInt64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(700), algorithm: .sliding)
         #expect(maximumGranted(grants(definition, seed: seed), within: 700_000, isClosed: true) <= limit)
     }
@@ -77,7 +77,7 @@ struct LimitAlgorithmTests {
     }
 
     @Test("A gcra limit never grants more than its burst + 1 at once", arguments: [0, 1, 5] as [Int64])
-    func gcraAtOnce(burst: Int64) {
+    func gcraGrantsAtMostBurstPlusOne(burst: Int64) {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(700), algorithm: .gcra(burst: burst))
         #expect(maximumGranted(grants(definition, seed: 4), within: 1, isClosed: false) == burst + 1)
     }
@@ -100,7 +100,7 @@ struct LimitAlgorithmTests {
     @Test(
         "A call that returns at its retry time is granted, and one that returns a microsecond earlier is not",
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm], [3, 7, 97] as [Int64])
-    func retry(algorithm: LimitAlgorithm, limit: Int64) {
+    func callAtRetryTimeIsGranted(algorithm: LimitAlgorithm, limit: Int64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(100), algorithm: algorithm)
         var random = SeededRandom(seed: UInt64(limit))
         var counters = LocalCounters()
@@ -124,7 +124,7 @@ struct LimitAlgorithmTests {
     @Test(
         "Grants made without Redis are kept until they no longer count",
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm])
-    func memory(algorithm: LimitAlgorithm) {
+    func grantsMadeWithoutRedisAreKept(algorithm: LimitAlgorithm) {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
         var counters = LocalCounters()
         #expect(counters.isExpired(at: start))
@@ -143,7 +143,7 @@ struct LimitAlgorithmTests {
     }
 
     @Test("Fractions of a microsecond add up so that a limit of 7 always grants 7 in each window")
-    func exact() {
+    func microsecondFractionsAddUp() {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(1), algorithm: .gcra(burst: 0))
         var counters = LocalCounters()
         var now = start
@@ -161,7 +161,7 @@ struct LimitAlgorithmTests {
     }
 
     @Test("A rate whose burst takes centuries to refill is inexact, and the largest configurable rate is exact")
-    func exactness() {
+    func extremelySlowRateIsInexact() {
         let year: Int64 = 366 * 86_400 * 1_000_000
         #expect(CellRate(limit: 1, windowMicroseconds: year, capacity: 100).isExact)
         #expect(!CellRate(limit: 1, windowMicroseconds: year, capacity: 101).isExact)

@@ -25,7 +25,7 @@ struct LimitLeavingTests {
     @Test(
         "A call that cannot be granted in time does not keep others from the remaining capacity",
         arguments: [.fixed, .sliding] as [LimitAlgorithm])
-    func hopelessBefore(algorithm: LimitAlgorithm) {
+    func hopelessCallLeavesCapacityToOthers(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5), now: start)
@@ -37,7 +37,7 @@ struct LimitLeavingTests {
         #expect(first.map(\.id) == [1])
         let second = evaluate(&limiter, &counters, at: start)
         #expect(second.map(\.id) == [2, 3])
-        #expect(second.allSatisfy { $0.answer.isAllowed })
+        #expect(second.allSatisfy { $0.decision.isAllowed })
     }
 
     @Test("When a waiting call of high cost leaves, a smaller one behind it is evaluated immediately")
@@ -55,7 +55,7 @@ struct LimitLeavingTests {
         #expect(wakeUp <= start)
         let resolutions = evaluate(&limiter, &counters, at: start)
         #expect(resolutions.map(\.id) == [2])
-        #expect(resolutions.allSatisfy { $0.answer.isAllowed })
+        #expect(resolutions.allSatisfy { $0.decision.isAllowed })
     }
 
     @Test("A call whose wait ends gets the answer of a new call behind those that still wait")
@@ -71,8 +71,8 @@ struct LimitLeavingTests {
         var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.expire(now: after(2100), into: &resolutions)
         #expect(resolutions.map(\.id) == [2])
-        #expect(limiter.admit(LimitRequest(id: 4), now: after(2100)) == resolutions.first.map { .answered($0.answer) })
-        #expect(resolutions.first?.answer.remaining == 2)
+        #expect(limiter.admit(LimitRequest(id: 4), now: after(2100)) == resolutions.first.map { .decided($0.decision) })
+        #expect(resolutions.first?.decision.remaining == 2)
     }
 
     @Test("A remembered refusal reports the same local quota as the refusal that it repeats")
@@ -80,10 +80,10 @@ struct LimitLeavingTests {
         var limiter = limiter()
         var counters = LocalCounters()
         for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id), now: start) }
-        let refusal = evaluate(&limiter, &counters, sidecars: 5, at: start).last?.answer
+        let refusal = evaluate(&limiter, &counters, sidecars: 5, at: start).last?.decision
         #expect(refusal?.isAllowed == false)
         #expect(refusal?.limit == 2)
-        #expect(limiter.admit(LimitRequest(id: 3), now: start) == refusal.map { .answered($0) })
+        #expect(limiter.admit(LimitRequest(id: 3), now: start) == refusal.map { .decided($0) })
     }
 
     @Test("After a refund the retry time is one millisecond")
@@ -93,10 +93,10 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        limiter.recordRefund(definition: 0, subject: nil)
+        limiter.recordRefund(definitionIndex: 0, subject: nil)
         var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.expire(now: after(1100), into: &resolutions)
-        #expect(resolutions.map(\.answer.retryAfter) == [1])
+        #expect(resolutions.map(\.decision.retryAfterMilliseconds) == [1])
     }
 
     @Test(
@@ -109,9 +109,9 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 1), now: start)
         let first = evaluate(&limiter, &counters, sidecars: 4, at: start)
         #expect(first.map(\.id) == [0])
-        #expect(first.map(\.answer.retryAfter) == [1000])
+        #expect(first.map(\.decision.retryAfterMilliseconds) == [1000])
         let second = evaluate(&limiter, &counters, sidecars: 4, at: start)
-        #expect(second.map(\.answer.isAllowed) == [true])
+        #expect(second.map(\.decision.isAllowed) == [true])
     }
 
     @Test("A remembered refusal is not used after its time, not even for calls that do not wait")

@@ -27,7 +27,7 @@ struct LimitWaitingTests {
     }
 
     private func answer(_ admission: ServiceLimiter.Admission) -> CallDecision? {
-        if case .answered(let answer) = admission { answer } else { nil }
+        if case .decided(let decision) = admission { decision } else { nil }
     }
 
     @Test(
@@ -50,9 +50,9 @@ struct LimitWaitingTests {
             #expect(admission.isWaiting)
             return
         }
-        let retryAfter = answer(admission)?.retryAfter ?? 0
+        let retryAfterMilliseconds = answer(admission)?.retryAfterMilliseconds ?? 0
         // A sliding window ends a microsecond late, a fixed window's key a millisecond late.
-        #expect((expected - 1...expected + 1).contains(retryAfter))
+        #expect((expected - 1...expected + 1).contains(retryAfterMilliseconds))
     }
 
     @Test(
@@ -63,7 +63,7 @@ struct LimitWaitingTests {
         var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 10)
         for id in 100..<115 { _ = limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) }
-        #expect(answer(limiter.admit(LimitRequest(id: 1), now: start))?.retryAfter ?? 0 >= 2000)
+        #expect(answer(limiter.admit(LimitRequest(id: 1), now: start))?.retryAfterMilliseconds ?? 0 >= 2000)
     }
 
     @Test("A call that arrived while another was refused is queued behind it even if it would fit")
@@ -79,7 +79,7 @@ struct LimitWaitingTests {
             limiter.apply(counters.evaluate(batch.limits, now: start), of: batch, sentAt: start, now: start, into: &resolutions)
         }
         #expect(resolutions.map(\.id) == [0, 2])
-        #expect(resolutions.last?.answer.isAllowed == false)
+        #expect(resolutions.last?.decision.isAllowed == false)
     }
 
     @Test("In a fleet, waiting calls request part of a window at a time, and new calls stay behind them")
@@ -124,11 +124,11 @@ struct LimitWaitingTests {
         var limiter = limiter(algorithm, limit: 3)
         var counters = LocalCounters()
         for id in 0..<4 { _ = limiter.admit(LimitRequest(id: id), now: start) }
-        let refused = evaluate(&limiter, &counters, at: start).last?.answer.retryAfter ?? 0
+        let refused = evaluate(&limiter, &counters, at: start).last?.decision.retryAfterMilliseconds ?? 0
         // An answer is never read within the microsecond in which it is made.
         let back = start.advanced(byMilliseconds: refused).advanced(byMicroseconds: 1)
         #expect(limiter.admit(LimitRequest(id: 4), now: back) == .queued)
-        #expect(evaluate(&limiter, &counters, at: back).last?.answer.isAllowed == true)
+        #expect(evaluate(&limiter, &counters, at: back).last?.decision.isAllowed == true)
     }
 
     @Test("A waiting call whose cost a reload makes impossible is refused as never satisfiable")
@@ -140,7 +140,7 @@ struct LimitWaitingTests {
         let smaller = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
         limiter = limiter.redefined(definitions: [smaller], maximumWaiting: 100)
         let resolutions = evaluate(&limiter, &counters, at: start)
-        #expect(resolutions.first?.answer.outcome == .neverSatisfiable)
+        #expect(resolutions.first?.decision.outcome == .neverSatisfiable)
     }
 
     @Test("Subjects that look alike but differ in bytes are different subjects")
@@ -151,6 +151,6 @@ struct LimitWaitingTests {
         _ = limiter.admit(LimitRequest(id: 0, subject: "caf\u{E9}"), now: start)
         _ = limiter.admit(LimitRequest(id: 1, subject: "cafe\u{301}"), now: start)
         let resolutions = evaluate(&limiter, &counters, at: start)
-        #expect(resolutions.map(\.answer.isAllowed) == [true, true])
+        #expect(resolutions.map(\.decision.isAllowed) == [true, true])
     }
 }

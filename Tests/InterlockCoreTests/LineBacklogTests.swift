@@ -18,7 +18,7 @@ struct LineBacklogTests {
     }
 
     @Test("Lines are written in order")
-    func order() {
+    func linesAreWrittenInOrder() {
         var backlog = LineBacklog(limit: 100)
         #expect(Self.add(["one", "two"], to: &backlog) == [true, true])
         #expect(Self.rest(of: &backlog) == ["one", "two"])
@@ -26,7 +26,7 @@ struct LineBacklogTests {
     }
 
     @Test("Lines that do not fit are dropped, and their number is reported after the lines before them")
-    func drops() {
+    func linesThatDoNotFitAreDropped() {
         var backlog = LineBacklog(limit: 10)
         #expect(Self.add(["12345", "12345", "6", "7"], to: &backlog) == [true, true, false, false])
         #expect(!backlog.isEmpty)

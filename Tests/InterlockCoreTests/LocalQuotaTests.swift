@@ -10,26 +10,26 @@ struct LocalQuotaTests {
     }
 
     @Test("The local quota is the limit divided by the number of sidecars", arguments: [(10, 1, 10), (10, 3, 3), (10, 10, 1)])
-    func quota(limit: Int64, sidecars: Int, expected: Int64) {
+    func localQuotaIsLimitDividedByNumberOfSidecars(limit: Int64, sidecars: Int, expected: Int64) {
         let quota = LocalQuota(of: perSecond(limit), sidecars: sidecars)
         #expect(quota.capacity == expected)
-        #expect(quota.period == 1000)
+        #expect(quota.periodMilliseconds == 1000)
     }
 
     @Test("A quota of less than one call per window is spread over as many windows as it takes")
     func spread() {
         let quota = LocalQuota(of: perSecond(2), sidecars: 5)
         #expect(quota.capacity == 1)
-        #expect(quota.period == 2500)
+        #expect(quota.periodMilliseconds == 2500)
     }
 
     @Test("A window starts with its first call and has the configured length")
-    func period() {
+    func windowStartsWithFirstCall() {
         var quota = LocalQuota(of: perSecond(2), sidecars: 1)
         #expect(quota.taken(now: start) == 0)
         quota.take(2, now: start)
         #expect(quota.taken(now: start.advanced(byMilliseconds: 999)) == 2)
-        #expect(quota.resetAfter(now: start.advanced(byMilliseconds: 999)) == 1)
+        #expect(quota.resetAfterMilliseconds(now: start.advanced(byMilliseconds: 999)) == 1)
         #expect(quota.taken(now: start.advanced(byMilliseconds: 1000)) == 0)
     }
 
@@ -38,7 +38,7 @@ struct LocalQuotaTests {
         for limit in Int64(1)...40 {
             for sidecars in 1...40 {
                 let quota = LocalQuota(of: perSecond(limit), sidecars: sidecars)
-                let perWindow = Double(quota.capacity) * 1000 / Double(quota.period) * Double(sidecars)
+                let perWindow = Double(quota.capacity) * 1000 / Double(quota.periodMilliseconds) * Double(sidecars)
                 #expect(perWindow <= Double(limit) + 0.001, "limit \(limit), \(sidecars) sidecars")
             }
         }
@@ -76,7 +76,7 @@ struct CapacitySplitTests {
     }
 
     @Test("Waiting sidecars leave little of the limit unused", arguments: cases)
-    func whole(definition: LimitDefinition, sidecars: Int) {
+    func waitingSidecarsLeaveLittleOfLimitUnused(definition: LimitDefinition, sidecars: Int) {
         let total = fleet(definition, sidecars).grantCounts.reduce(0, +)
         #expect(Double(total) >= 0.95 * Double(definition.limit * Self.windows))
     }
@@ -111,12 +111,12 @@ struct SubjectRegistryTests {
     @Test("At most the allowed number of subjects have counters, and known subjects keep theirs")
     func capacity() {
         var registry = SubjectRegistry(capacity: 3)
-        let known = ["a", "b", "c"]
+        let knownSubjects = ["a", "b", "c"]
         for _ in 0..<2 {
-            let taken = Self.register(known + ["d", "e"], in: &registry)
-            #expect(taken == known)
+            let taken = Self.register(knownSubjects + ["d", "e"], in: &registry)
+            #expect(taken == knownSubjects)
         }
-        #expect(known.allSatisfy(registry.hasCapacity))
+        #expect(knownSubjects.allSatisfy(registry.hasCapacity))
         #expect(!registry.hasCapacity(for: "d"))
         #expect(registry.count == 3)
     }
@@ -132,7 +132,7 @@ struct SubjectRegistryTests {
     }
 
     @Test("A subject not seen for two windows loses its counter, and one that was seen keeps it")
-    func slots() {
+    func unseenSubjectLosesCounter() {
         var registry = SubjectRegistry(capacity: 2)
         for (names, time, expected) in [
             (["a", "b"], 0, ["a", "b"]), (["a"], 1500, ["a"]), (["c"], 2400, []), (["a", "c"], 2600, ["a", "c"]),

@@ -16,7 +16,7 @@ struct LockQueueTests {
         var queue = LockQueue()
         for id in 1...count { _ = queue.enqueue(waiter(id)) }
         _ = queue.beginAttempt()
-        _ = queue.refused(1, ttl: 30_000, position: 1, now: start)
+        _ = queue.attemptRefused(1, ttlMilliseconds: 30_000, position: 1, now: start)
         return queue
     }
 
@@ -37,7 +37,7 @@ struct LockQueueTests {
     func refusedHeadRests(ttl: Int64?, pause: Int64) {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
-        #expect(queue.refused(1, ttl: ttl, position: 1, now: start) == .armTimer(at(pause)))
+        #expect(queue.attemptRefused(1, ttlMilliseconds: ttl, position: 1, now: start) == .armTimer(at(pause)))
         #expect(queue.timerFired(now: at(pause)) == .attempt(1))
     }
 
@@ -46,45 +46,47 @@ struct LockQueueTests {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         let check = LockQueue.checkMilliseconds
-        #expect(queue.refused(1, ttl: 30_000, position: 0, now: start) == .armTimer(at(check)))
+        #expect(queue.attemptRefused(1, ttlMilliseconds: 30_000, position: 0, now: start) == .armTimer(at(check)))
         #expect(queue.timerFired(now: at(check)) == .check)
-        #expect(queue.checked(.held(ttl: 400), now: at(check)) == .armTimer(at(check + 401)))
+        #expect(queue.checkEnded(.held(ttlMilliseconds: 400), now: at(check)) == .armTimer(at(check + 401)))
     }
 
     @Test("A lease that ends before the next check has its own timer")
     func shortLease() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
-        #expect(queue.refused(1, ttl: 5, position: 0, now: start) == .armTimer(at(6)))
+        #expect(queue.attemptRefused(1, ttlMilliseconds: 5, position: 0, now: start) == .armTimer(at(6)))
     }
 
     @Test("A lock that a check finds free is tried immediately, and a check without an answer leaves the recheck")
     func checkFindsFree() {
         var queue = queue(of: 1)
-        #expect(queue.changed(now: at(100)) == .check)
-        #expect(queue.checked(.free, now: at(100)) == .attempt(1))
-        _ = queue.refused(1, ttl: 30_000, position: 0, now: at(100))
+        #expect(queue.lockChanged(now: at(100)) == .check)
+        #expect(queue.checkEnded(.free, now: at(100)) == .attempt(1))
+        _ = queue.attemptRefused(1, ttlMilliseconds: 30_000, position: 0, now: at(100))
         _ = queue.timerFired(now: at(120))
         let recheck = at(120 + LockQueue.recheckMilliseconds)
-        #expect(queue.checked(.unknown, now: at(120)) == .armTimer(recheck))
+        #expect(queue.checkEnded(.unknown, now: at(120)) == .armTimer(recheck))
     }
 
     @Test("A change causes a check, subject to a minimum interval")
     func changesCauseChecks() {
         var queue = queue(of: 1)
-        #expect(queue.changed(now: at(1000)) == .check)
-        _ = queue.checked(.held(ttl: 30_000), now: at(1001))
-        #expect(queue.changed(now: at(1002)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
-        #expect(queue.changed(now: at(1003)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
+        #expect(queue.lockChanged(now: at(1000)) == .check)
+        _ = queue.checkEnded(.held(ttlMilliseconds: 30_000), now: at(1001))
+        #expect(queue.lockChanged(now: at(1002)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
+        #expect(queue.lockChanged(now: at(1003)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
         #expect(queue.timerFired(now: at(1020)) == .check)
     }
 
     @Test("A change during a check is not lost")
-    func changeDuringCheck() {
+    func changeDuringCheckIsNotLost() {
         var queue = queue(of: 1)
-        #expect(queue.changed(now: at(1000)) == .check)
-        #expect(queue.changed(now: at(1001)) == .none)
-        #expect(queue.checked(.held(ttl: 30_000), now: at(1002)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
+        #expect(queue.lockChanged(now: at(1000)) == .check)
+        #expect(queue.lockChanged(now: at(1001)) == .none)
+        #expect(
+            queue.checkEnded(.held(ttlMilliseconds: 30_000), now: at(1002))
+                == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
         #expect(queue.timerFired(now: at(1020)) == .check)
     }
 
@@ -102,8 +104,8 @@ struct LockQueueTests {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         #expect(queue.wake() == .none)
-        #expect(queue.refused(1, ttl: 30_000, position: 1, now: start) == .attempt(1))
-        #expect(queue.refused(1, ttl: 30_000, position: 1, now: start) != .attempt(1))
+        #expect(queue.attemptRefused(1, ttlMilliseconds: 30_000, position: 1, now: start) == .attempt(1))
+        #expect(queue.attemptRefused(1, ttlMilliseconds: 30_000, position: 1, now: start) != .attempt(1))
     }
 
     @Test("A wake-up that arrives before the grant that caused it counts for the next waiter")
@@ -112,7 +114,7 @@ struct LockQueueTests {
         _ = queue.wake()
         _ = queue.beginAttempt()
         #expect(queue.wake() == .none)
-        #expect(queue.granted(1, ttl: 30_000, now: start) == .attempt(2))
+        #expect(queue.attemptGranted(1, ttlMilliseconds: 30_000, now: start) == .attempt(2))
     }
 
     @Test("A granted waiter leaves, and those behind it keep the ticket or the next one creates it")
@@ -122,22 +124,23 @@ struct LockQueueTests {
         let hasOthers = queue.beginAttempt()
         #expect(!hasOthers)
         _ = queue.enqueue(waiter(2))
-        #expect(queue.granted(1, ttl: 1000, now: start) == .attempt(2))
+        #expect(queue.attemptGranted(1, ttlMilliseconds: 1000, now: start) == .attempt(2))
         _ = queue.enqueue(waiter(3))
         let hasMore = queue.beginAttempt()
         #expect(hasMore)
-        #expect(queue.granted(2, ttl: 1000, now: start) == .armTimer(at(LockQueue.checkMilliseconds)))
+        #expect(
+            queue.attemptGranted(2, ttlMilliseconds: 1000, now: start) == .armTimer(at(LockQueue.checkMilliseconds)))
         _ = queue.enqueue(waiter(4))
         #expect(queue.wake() == .attempt(3))
         _ = queue.beginAttempt()
-        _ = queue.granted(3, ttl: 1000, now: start)
+        _ = queue.attemptGranted(3, ttlMilliseconds: 1000, now: start)
         #expect(queue.wake() == .attempt(4))
         _ = queue.beginAttempt()
-        #expect(queue.granted(4, ttl: 1000, now: start) == .drop(hasTicket: false))
+        #expect(queue.attemptGranted(4, ttlMilliseconds: 1000, now: start) == .drop(hasTicket: false))
     }
 
     @Test("An empty queue removes its ticket")
-    func dropped() {
+    func emptyQueueRemovesTicket() {
         var queue = queue(of: 2)
         #expect(queue.remove(2) == (true, .none))
         #expect(queue.remove(2) == (false, .none))
@@ -150,7 +153,7 @@ struct LockQueueTests {
         _ = queue.enqueue(waiter(1))
         _ = queue.beginAttempt()
         #expect(queue.remove(1) == (true, .none))
-        #expect(queue.granted(1, ttl: 1000, now: start) == .drop(hasTicket: false))
+        #expect(queue.attemptGranted(1, ttlMilliseconds: 1000, now: start) == .drop(hasTicket: false))
     }
 
     @Test("A failed first waiter leaves, and the next one tries")
@@ -158,21 +161,21 @@ struct LockQueueTests {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         _ = queue.enqueue(waiter(2))
-        #expect(queue.failed(1) == .attempt(2))
-        #expect(queue.failed(2) == .drop(hasTicket: false))
+        #expect(queue.attemptFailed(1) == .attempt(2))
+        #expect(queue.attemptFailed(2) == .drop(hasTicket: false))
     }
 
     @Test(
         "An attempt lost with its connection leaves no waiter stuck, with or without a wake-up meanwhile",
         arguments: [true, false])
-    func unanswered(isWoken: Bool) {
+    func lostAttemptLeavesNoWaiterStuck(isWoken: Bool) {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         if isWoken { _ = queue.wake() }
-        #expect(queue.unanswered(1, now: start) == .armTimer(at(LockQueue.recheckMilliseconds)))
+        #expect(queue.attemptUnanswered(1, now: start) == .armTimer(at(LockQueue.recheckMilliseconds)))
         #expect(queue.wake() == .attempt(1))
         _ = queue.remove(1)
-        #expect(queue.unanswered(1, now: start) == .drop(hasTicket: true))
+        #expect(queue.attemptUnanswered(1, now: start) == .drop(hasTicket: true))
     }
 
     // MARK: Releases
@@ -182,18 +185,20 @@ struct LockQueueTests {
         var queue = queue(of: 20)
         _ = queue.wake()
         _ = queue.beginAttempt()
-        _ = queue.granted(1, ttl: 1000, now: start)
+        _ = queue.attemptGranted(1, ttlMilliseconds: 1000, now: start)
         for id in 2...UInt64(LockQueue.maximumGrantsPerTurn) {
             let succession = queue.beginRelease()
             #expect(succession == .init(id: id, continuesTurn: true, hasOthers: true))
-            if let succession { _ = queue.passedOn(succession, beginsTurn: false, ttl: 1000, now: start) }
+            if let succession {
+                _ = queue.lockPassedOn(succession, beginsTurn: false, ttlMilliseconds: 1000, now: start)
+            }
         }
         let last = queue.beginRelease()
         #expect(last?.continuesTurn == false)
     }
 
     @Test("A holder that acquired the lock before the queue existed starts no turn")
-    func holderFromBefore() {
+    func earlierHolderStartsNoTurn() {
         var queue = queue(of: 2)
         let succession = queue.beginRelease()
         #expect(succession == .init(id: 1, continuesTurn: false, hasOthers: true))
@@ -218,15 +223,15 @@ struct LockQueueTests {
         #expect(queue.releaseUnanswered() == .attempt(1))
         _ = queue.beginRelease()
         #expect(queue.releaseUnanswered() == .none)
-        #expect(queue.refused(1, ttl: 1000, position: 0, now: start) == .attempt(1))
+        #expect(queue.attemptRefused(1, ttlMilliseconds: 1000, position: 0, now: start) == .attempt(1))
     }
 
     @Test("A waiter overtaken by another sidecar keeps waiting, first or not", arguments: [true, false])
-    func bypassed(becameFirst: Bool) {
+    func overtakenWaiterKeepsWaiting(becameFirst: Bool) {
         var queue = queue(of: 2)
         _ = queue.beginRelease()
         let pause = becameFirst ? LockQueue.checkMilliseconds : LockQueue.recheckMilliseconds
-        #expect(queue.bypassed(becameFirst: becameFirst, now: start) == .armTimer(at(pause)))
+        #expect(queue.successorBypassed(becameFirst: becameFirst, now: start) == .armTimer(at(pause)))
         #expect(queue.count == 2)
     }
 
@@ -236,19 +241,21 @@ struct LockQueueTests {
         let named = queue.beginRelease()
         let succession = try #require(named)
         #expect(queue.remove(1) == (true, .none))
-        #expect(queue.passedOn(succession, beginsTurn: true, ttl: 1000, now: start) == .drop(hasTicket: false))
+        #expect(
+            queue.lockPassedOn(succession, beginsTurn: true, ttlMilliseconds: 1000, now: start)
+                == .drop(hasTicket: false))
     }
 
     @Test("An attempt that a release overtook grants nothing twice, and the next attempt creates the ticket")
-    func overtaken() throws {
+    func overtakenAttemptGrantsNothingTwice() throws {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         _ = queue.beginAttempt()
         let named = queue.beginRelease()
         let succession = try #require(named)
-        #expect(queue.passedOn(succession, beginsTurn: true, ttl: 1000, now: start) == .none)
+        #expect(queue.lockPassedOn(succession, beginsTurn: true, ttlMilliseconds: 1000, now: start) == .none)
         #expect(queue.enqueue(waiter(2)) == .none)
-        #expect(queue.overtaken(1, now: start) == .attempt(2))
+        #expect(queue.attemptOvertaken(1, now: start) == .attempt(2))
     }
 
     @Test("In any order of events the first waiter is served first, and every waiter has a pending step")
@@ -319,13 +326,16 @@ private struct RandomRun {
             attempt = nil
             let isOvertaken = served.contains(id)
             serve(id)
-            note(isOvertaken ? queue.overtaken(id, now: start) : queue.granted(id, ttl: 10, now: start))
+            note(
+                isOvertaken
+                    ? queue.attemptOvertaken(id, now: start) : queue.attemptGranted(id, ttlMilliseconds: 10, now: start)
+            )
         case 3:
             guard let id = attempt else { return }
             attempt = nil
-            note(queue.refused(id, ttl: 10, position: random.next() % 2 == 0 ? 0 : 1, now: start))
+            note(queue.attemptRefused(id, ttlMilliseconds: 10, position: random.next() % 2 == 0 ? 0 : 1, now: start))
         case 4:
-            note(random.next() % 2 == 0 ? queue.wake() : queue.changed(now: start))
+            note(random.next() % 2 == 0 ? queue.wake() : queue.lockChanged(now: start))
         case 5:
             guard isTimerArmed else { return }
             isTimerArmed = false
@@ -333,7 +343,7 @@ private struct RandomRun {
         case 6:
             guard isChecking else { return }
             isChecking = false
-            note(queue.checked([.free, .held(ttl: 5), .unknown][Int(random.next() % 3)], now: start))
+            note(queue.checkEnded([.free, .held(ttlMilliseconds: 5), .unknown][Int(random.next() % 3)], now: start))
         case 7:
             guard succession == nil else { return }
             succession = queue.beginRelease()
@@ -344,8 +354,8 @@ private struct RandomRun {
             switch random.next() % 3 {
             case 0:
                 serve(pending.id)
-                note(queue.passedOn(pending, beginsTurn: random.next() % 2 == 0, ttl: 10, now: start))
-            case 1: note(queue.bypassed(becameFirst: random.next() % 2 == 0, now: start))
+                note(queue.lockPassedOn(pending, beginsTurn: random.next() % 2 == 0, ttlMilliseconds: 10, now: start))
+            case 1: note(queue.successorBypassed(becameFirst: random.next() % 2 == 0, now: start))
             default: note(random.next() % 2 == 0 ? queue.releaseFailed() : queue.releaseUnanswered())
             }
         default:

@@ -59,21 +59,22 @@ struct NameTests {
     }
 
     @Test("Validity counts from before the request was sent, minus 1 % and 2 ms")
-    func validity() {
+    func validityStartsBeforeRequestIsSent() {
         let sent = Instant(nanoseconds: 5_000_000_000)
         let now = sent.advanced(byMilliseconds: 100)
-        #expect(LeaseValidity.remaining(ttl: 30_000, sentAt: sent, now: now) == 30_000 - 302 - 100)
-        #expect(LeaseValidity.remaining(ttl: 50, sentAt: sent, now: now) <= 0)
+        #expect(
+            LeaseValidity.remainingMilliseconds(ttlMilliseconds: 30_000, sentAt: sent, now: now) == 30_000 - 302 - 100)
+        #expect(LeaseValidity.remainingMilliseconds(ttlMilliseconds: 50, sentAt: sent, now: now) <= 0)
     }
 
     @Test("The shortest lease is valid for a while after its drift is subtracted")
     func shortestLease() {
-        let ttl = LeaseValidity.absoluteMinimumTTL
-        #expect(ttl - LeaseValidity.drift(ofTTL: ttl) > 0)
+        let ttl = LeaseValidity.absoluteMinimumTTLMilliseconds
+        #expect(ttl - LeaseValidity.driftMilliseconds(ofTTL: ttl) > 0)
     }
 
     @Test("Instants saturate, and waits are rounded up")
-    func instants() {
+    func instantsSaturateAndWaitsAreRoundedUp() {
         let zero = Instant(nanoseconds: 0)
         #expect(zero.advanced(byMilliseconds: .max) == .distantFuture)
         #expect(Instant(nanoseconds: 1).millisecondsRoundedUp(since: zero) == 1)
@@ -93,12 +94,12 @@ struct ExcerptTests {
             ("", ""), ("orders", "orders"), ("größe 名", "größe 名"),
             ("a\r\nb\u{1B}[31m\u{0}", "a\u{FFFD}\u{FFFD}b\u{FFFD}[31m\u{FFFD}"),
         ])
-    func short(text: String, shown: String) {
+    func shortTextIsUnchanged(text: String, shown: String) {
         #expect(Excerpt(text).description == shown)
     }
 
     @Test("A long text is cut and marked as cut")
-    func long() {
+    func longTextIsCutAndMarkedAsCut() {
         #expect(Excerpt("abcdef", length: 5).description == "abcde…")
         #expect(Excerpt("abcde", length: 5).description == "abcde")
     }

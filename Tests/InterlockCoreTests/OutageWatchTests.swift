@@ -12,24 +12,24 @@ struct OutageWatchTests {
     ) -> [OutageFinding?] {
         var watch = OutageWatch(unhealthyAfter: unhealthyAfter, healthyAfter: healthyAfter)
         return findings.map { finding in
-            let answer = watch.record(finding, isOpenByOutage: isOpenByOutage)
-            if let answer { watch.reported(answer) }
-            return answer
+            let report = watch.record(finding, isOpenByOutage: isOpenByOutage)
+            if let report { watch.findingReported(report) }
+            return report
         }
     }
 
     @Test("The bad probe that completes an outage is reported, and so is each further one")
-    func down() {
+    func probeThatCompletesOutageIsReported() {
         #expect(answers(to: [bad, bad, bad, bad], unhealthyAfter: 3) == [nil, nil, outage, outage])
     }
 
     @Test("A good probe between bad ones restarts their count")
-    func interrupted() {
+    func goodProbeBetweenBadOnesRestartsCount() {
         #expect(answers(to: [bad, bad, .good, bad, bad], unhealthyAfter: 3, healthyAfter: 5).allSatisfy { $0 == nil })
     }
 
     @Test("The end of an outage is reported once, after enough good probes in a row")
-    func up() {
+    func outageEndIsReportedOnce() {
         #expect(answers(to: [bad, .good, .good, .good, .good]) == [outage, nil, .up, nil, nil])
     }
 
@@ -64,9 +64,9 @@ struct OutageWatchTests {
 
     @Test("A probe without a result neither counts nor interrupts a count")
     func withoutResult() {
-        let nothing = ProbeFinding.unjudged("stopped")
-        #expect(answers(to: [bad, nothing, bad], unhealthyAfter: 2) == [nil, nil, outage])
-        #expect(answers(to: [.good, nothing, .good]) == [nil, nil, .up])
+        let unjudged = ProbeFinding.unjudged("stopped")
+        #expect(answers(to: [bad, unjudged, bad], unhealthyAfter: 2) == [nil, nil, outage])
+        #expect(answers(to: [.good, unjudged, .good]) == [nil, nil, .up])
     }
 
     @Test("Only a good probe reports that the service is up", arguments: 0..<200)
@@ -75,14 +75,14 @@ struct OutageWatchTests {
         var watch = OutageWatch(unhealthyAfter: Int.random(in: 1...4, using: &random), healthyAfter: 1)
         for _ in 0..<50 {
             let finding = [ProbeFinding.good, bad, .unjudged("stopped")].randomElement(using: &random) ?? .good
-            let answer = watch.record(finding, isOpenByOutage: .random(using: &random))
-            if let answer, Bool.random(using: &random) { watch.reported(answer) }
-            #expect(answer != .up || finding == .good)
+            let report = watch.record(finding, isOpenByOutage: .random(using: &random))
+            if let report, Bool.random(using: &random) { watch.findingReported(report) }
+            #expect(report != .up || finding == .good)
         }
     }
 
     @Test("A reason is short and printable, whatever the service sent")
-    func reasons() {
+    func reasonIsShortAndPrintable() {
         let reason = ProbeReason("a\u{1B}[31m\r\nb\u{202E}c\(String(repeating: "é", count: 300))")
         #expect(reason.description.hasPrefix("a [31m b c"))
         #expect(reason.description.utf8.count <= ProbeReason.maximumBytes)

@@ -15,13 +15,13 @@ struct OutcomeReportTests {
     }
 
     @Test("Sums are sent at most every 100 ms")
-    func pace() {
+    func sumsAreSentAtMostEvery100Ms() {
         var breaker = Breaker(settings: settings)
         let first = record(&breaker, .ok, at: now)
         #expect(first == .sendAt(now))
         let second = record(&breaker, .ok, at: now)
         #expect(second == .none)
-        let due = breaker.handlePlannedReport(now: now)
+        let due = breaker.scheduledReportDue(now: now)
         #expect(due == .sendNow)
         let sums = breaker.takeUnsent(now: now)
         #expect(sums == OutcomeSums(calls: 2))
@@ -38,7 +38,7 @@ struct OutcomeReportTests {
         _ = record(&breaker, .error, at: now)
         _ = breaker.takeUnsent(now: now)
         _ = end(&breaker, at: now)
-        breaker.apply(BreakerSnapshot { ($0.failureRate, $0.calls) = (1, 1) }, redisTime: 0, receivedAt: now)
+        breaker.apply(BreakerSnapshot { ($0.failureRate, $0.calls) = (1, 1) }, redisTimeMilliseconds: 0, receivedAt: now)
         let actions = (0..<3).map { _ in record(&breaker, .error, at: now) }
         #expect(actions.last == .sendNow)
     }
@@ -53,7 +53,8 @@ struct OutcomeReportTests {
         _ = breaker.takeUnsent(now: now)
         let actions = (0..<2).map { _ in record(&breaker, .error, at: now) }
         #expect(actions == [.none, .sendNext])
-        breaker.apply(BreakerSnapshot { ($0.failureRate, $0.calls, $0.consecutive) = (1, 1, 1) }, redisTime: 0, receivedAt: now)
+        breaker.apply(
+            BreakerSnapshot { ($0.failureRate, $0.calls, $0.consecutive) = (1, 1, 1) }, redisTimeMilliseconds: 0, receivedAt: now)
         let afterwards = end(&breaker, at: now)
         #expect(afterwards == .sendNow)
     }
@@ -68,7 +69,7 @@ struct OutcomeReportTests {
             (consecutive, BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls, $0.consecutive) = (0.66, 3, 4) }),
         ] {
             var breaker = Breaker(settings: settings)
-            breaker.apply(known, redisTime: 0, receivedAt: now)
+            breaker.apply(known, redisTimeMilliseconds: 0, receivedAt: now)
             let action = record(&breaker, .error, at: now)
             #expect(action == .sendNow)
         }
@@ -78,7 +79,8 @@ struct OutcomeReportTests {
     func noStorm() {
         var breaker = Breaker(settings: settings)
         // The sidecar rounds to one half; Redis does not round and does not trip.
-        breaker.apply(BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (0.5, 100) }, redisTime: 0, receivedAt: now)
+        breaker.apply(
+            BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (0.5, 100) }, redisTimeMilliseconds: 0, receivedAt: now)
         var reports = 0
         var due: Instant?
         // 50,000 outcomes in a second.
@@ -87,7 +89,7 @@ struct OutcomeReportTests {
             var action = Breaker.ReportAction.none
             if let planned = due, planned <= instant {
                 due = nil
-                action = breaker.handlePlannedReport(now: instant)
+                action = breaker.scheduledReportDue(now: instant)
             }
             if action == .none { action = record(&breaker, index.isMultiple(of: 2) ? .error : .ok, at: instant) }
             if case .sendAt(let planned) = action { due = planned }
@@ -117,10 +119,10 @@ struct OutcomeReportTests {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
         let sums = breaker.takeUnsent(now: now)
-        breaker.apply(BreakerSnapshot(generation: 1), redisTime: 0, receivedAt: now)
+        breaker.apply(BreakerSnapshot(generation: 1), redisTimeMilliseconds: 0, receivedAt: now)
         _ = breaker.reportEnded(lost: sums, generation: 0, now: now)
-        let nothing = breaker.takeUnsent(now: now)
-        #expect(nothing == nil)
+        let unsentSums = breaker.takeUnsent(now: now)
+        #expect(unsentSums == nil)
     }
 
     @Test("After a long delay only as much is sent as the window still holds")
@@ -150,22 +152,26 @@ struct OutcomeReportTests {
     func impossibleNumbers() {
         var breaker = Breaker(settings: settings)
         breaker.apply(
-            BreakerSnapshot(state: .open, generation: 1) { $0.untilMilliseconds = .max }, redisTime: .min, receivedAt: now)
+            BreakerSnapshot(state: .open, generation: 1) { $0.untilMilliseconds = .max }, redisTimeMilliseconds: .min,
+            receivedAt: now)
         #expect(breaker.openUntil == .distantFuture)
-        breaker.apply(BreakerSnapshot(generation: 2) { ($0.failureRate, $0.calls) = (.nan, .max) }, redisTime: 0, receivedAt: now)
+        breaker.apply(
+            BreakerSnapshot(generation: 2) { ($0.failureRate, $0.calls) = (.nan, .max) }, redisTimeMilliseconds: 0,
+            receivedAt: now)
         let action = record(&breaker, .error, at: now)
         #expect(action != .none)
     }
 
     @Test("Outcomes of another generation, ignored outcomes and those of a breaker that is not closed are not counted")
-    func outcomesThatDoNotCount() {
+    func ignoredOutcomesAreNotCounted() {
         var breaker = Breaker(settings: settings)
         let ofAnother = breaker.record(.error, latencyMilliseconds: nil, generation: 7, now: now)
         let ignored = breaker.record(.ignore, latencyMilliseconds: nil, generation: 0, now: now)
         #expect(ofAnother == .none)
         #expect(ignored == .none)
         breaker.apply(
-            BreakerSnapshot(state: .open, generation: 1) { $0.untilMilliseconds = 100 }, redisTime: 0, receivedAt: now)
+            BreakerSnapshot(state: .open, generation: 1) { $0.untilMilliseconds = 100 }, redisTimeMilliseconds: 0, receivedAt: now
+        )
         let whileOpen = breaker.record(.ok, latencyMilliseconds: nil, generation: 1, now: now)
         #expect(whileOpen == .none)
         let sums = breaker.takeUnsent(now: now)

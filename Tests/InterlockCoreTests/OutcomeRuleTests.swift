@@ -47,18 +47,19 @@ struct OutcomeRuleTests {
             (Outcome.ok, 429, true), (.error, 503, true), (.error, nil, true), (.ok, nil, false), (.error, 500, false),
             (.ignore, 503, false),
         ] as [(Outcome, Int?, Bool)])
-    func retryAfter(outcome: Outcome, status: Int?, counts: Bool) {
-        let pause = settings.pause(askedFor: 2000, outcome: outcome, status: status)
+    func retryAfterCountsWithFailures(outcome: Outcome, status: Int?, counts: Bool) {
+        let pause = settings.pauseMilliseconds(askedFor: 2000, outcome: outcome, status: status)
         #expect(pause == (counts ? 2000 : nil))
     }
 
     @Test("Retry-After opens the breaker for at most the maximum open time, and not at all unless it is honored")
-    func longestRetryAfter() {
+    func retryAfterIsBoundedByMaximumOpenTime() {
         #expect(
-            settings.pause(askedFor: 86_400_000, outcome: .error, status: 503) == settings.openFor.upperBound.wholeMilliseconds)
+            settings.pauseMilliseconds(askedFor: 86_400_000, outcome: .error, status: 503)
+                == settings.openFor.upperBound.wholeMilliseconds)
         var ignoring = settings
-        ignoring.honoursRetryAfter = false
-        #expect(ignoring.pause(askedFor: 2000, outcome: .error, status: 503) == nil)
+        ignoring.honorsRetryAfter = false
+        #expect(ignoring.pauseMilliseconds(askedFor: 2000, outcome: .error, status: 503) == nil)
     }
 
     @Test("A window of time drops a tenth at a time")

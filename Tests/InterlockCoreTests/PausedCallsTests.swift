@@ -16,7 +16,7 @@ struct PausedCallsTests {
     }
 
     @Test("No call is sent during the pause, and the queue is checked when it ends")
-    func pauses() {
+    func noCallIsSentDuringPause() {
         var paused = paused(1, 2)
         let decision = paused.decide(.paused(until: after(2000)), now: now)
         #expect(decision == .init())
@@ -28,15 +28,15 @@ struct PausedCallsTests {
         var paused = paused(1, 2, 3)
         let first = paused.decide(.trial, now: now)
         #expect(first == .init(sent: [1]))
-        let none = paused.decide(.trial, now: now)
-        #expect(none == .init())
+        let decisionDuringTrial = paused.decide(.trial, now: now)
+        #expect(decisionDuringTrial == .init())
         #expect(paused.isActive)
-        let wasTrial = paused.returned(1, wasGranted: true, retryAt: after(100))
+        let wasTrial = paused.sentCallEnded(1, wasGranted: true, retryAt: after(100))
         #expect(wasTrial)
         let patient = paused.decide(.trial, now: now)
         #expect(patient == .init())
-        let rest = paused.decide(.clear, now: now)
-        #expect(rest == .init(sent: [2, 3]))
+        let decisionAfterClosing = paused.decide(.clear, now: now)
+        #expect(decisionAfterClosing == .init(sent: [2, 3]))
         #expect(!paused.isActive)
     }
 
@@ -44,7 +44,7 @@ struct PausedCallsTests {
     func closingTakesTooLong() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
-        _ = paused.returned(1, wasGranted: true, retryAt: after(100))
+        _ = paused.sentCallEnded(1, wasGranted: true, retryAt: after(100))
         #expect(paused.nextWakeUp(.trial, now: now) == after(100))
         let next = paused.decide(.trial, now: after(100))
         #expect(next == .init(sent: [2]))
@@ -54,7 +54,7 @@ struct PausedCallsTests {
     func firstFails() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
-        _ = paused.returned(1, wasGranted: false, retryAt: after(100))
+        _ = paused.sentCallEnded(1, wasGranted: false, retryAt: after(100))
         let next = paused.decide(.trial, now: now)
         #expect(next == .init(sent: [2]))
     }
@@ -65,8 +65,8 @@ struct PausedCallsTests {
         _ = paused.decide(.trial, now: now)
         let isQueued = paused.insert(1, deadline: after(5000), earliest: after(300))
         #expect(isQueued)
-        let none = paused.decide(.trial, now: after(299))
-        #expect(none == .init())
+        let earlyDecision = paused.decide(.trial, now: after(299))
+        #expect(earlyDecision == .init())
         #expect(paused.nextWakeUp(.trial, now: after(299)) == after(300))
         let again = paused.decide(.trial, now: after(300))
         #expect(again == .init(sent: [1]))
@@ -78,7 +78,7 @@ struct PausedCallsTests {
         _ = paused.decide(.trial, now: now)
         let isQueued = paused.insert(1, deadline: after(5000), earliest: after(5001))
         #expect(!isQueued)
-        let wasTrial = paused.returned(1, wasGranted: false, retryAt: now)
+        let wasTrial = paused.sentCallEnded(1, wasGranted: false, retryAt: now)
         #expect(wasTrial)
     }
 
@@ -87,20 +87,24 @@ struct PausedCallsTests {
         var paused = paused(1, deadline: 1000)
         _ = paused.insert(2, deadline: after(3000), earliest: now)
         let decision = paused.decide(.paused(until: after(2000)), now: now)
-        #expect(decision == .init(refused: [.init(number: 1, retryAfter: 2000)]))
+        #expect(decision == .init(refused: [.init(number: 1, retryAfterMilliseconds: 2000)]))
         #expect(paused.count == 1)
     }
 
     @Test("If the breaker is open for another cause, all calls are refused immediately")
     func otherCause() {
         var paused = paused(1, 2)
-        let decision = paused.decide(.refusing(retryAfter: 700), now: now)
-        #expect(decision == .init(refused: [.init(number: 1, retryAfter: 700), .init(number: 2, retryAfter: 700)]))
+        let decision = paused.decide(.refusing(retryAfterMilliseconds: 700), now: now)
+        #expect(
+            decision
+                == .init(refused: [
+                    .init(number: 1, retryAfterMilliseconds: 700), .init(number: 2, retryAfterMilliseconds: 700),
+                ]))
         #expect(paused.isEmpty)
     }
 
     @Test("A wait ends at its deadline")
-    func expires() {
+    func waitEndsAtDeadline() {
         var paused = paused(1, deadline: 100)
         #expect(paused.nextWakeUp(.paused(until: after(100)), now: now) == after(100))
         let decision = paused.decide(.trial, now: after(100))
@@ -120,7 +124,7 @@ struct PausedCallsTests {
     }
 
     @Test("A call that cannot be sent before its deadline does not wait, and the queue is bounded")
-    func refusedAtOnce() {
+    func hopelessCallDoesNotWait() {
         var paused = PausedCalls(maximumWaiting: 1)
         let hopeless = paused.insert(1, deadline: after(100), earliest: after(101))
         let first = paused.insert(2, deadline: after(100), earliest: after(100))
@@ -129,7 +133,7 @@ struct PausedCallsTests {
     }
 
     @Test("One subject's calls take at most a quarter of the queue")
-    func subjects() {
+    func oneSubjectCallsTakeAtMostQuarterOfQueue() {
         var paused = PausedCalls(maximumWaiting: 8)
         let inserted = (0..<5).map { paused.insert($0, of: "greedy", deadline: after(5000), earliest: now) }
         #expect(inserted == [true, true, false, false, false])
@@ -152,7 +156,7 @@ struct PausedCallsTests {
     }
 
     @Test("A call that has left is not sent")
-    func leaves() {
+    func callThatHasLeftIsNotSent() {
         var paused = paused(1, 2, 3)
         let left = paused.remove(2)
         let again = paused.remove(2)

@@ -8,7 +8,7 @@ struct QuorumRenewalTests {
     private let timeout: Int64 = 1000
 
     private func newRenewal(of servers: Int = 3) -> QuorumRenewal {
-        QuorumRenewal(servers: servers, ttl: ttl, startedAt: start, timeout: timeout)
+        QuorumRenewal(servers: servers, ttlMilliseconds: ttl, startedAt: start, timeoutMilliseconds: timeout)
     }
 
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
@@ -17,7 +17,7 @@ struct QuorumRenewalTests {
         QuorumRenewal.Observation(number: number, timeMilliseconds: time)
     }
 
-    private func valid(after milliseconds: Int64) -> Int64 { ttl - LeaseValidity.drift(ofTTL: ttl) - milliseconds }
+    private func valid(after milliseconds: Int64) -> Int64 { ttl - LeaseValidity.driftMilliseconds(ofTTL: ttl) - milliseconds }
 
     @Test("A server that lost the lease gets it back once a majority has renewed it, whichever server answers first")
     func restores() {
@@ -28,11 +28,12 @@ struct QuorumRenewalTests {
         #expect(renewal.vote(.renewed(found(101)), by: 1, now: after(2)) == .init())
         #expect(
             renewal.vote(.renewed(found(101)), by: 2, now: after(3))
-                == .init(answer: .renewed(validMilliseconds: valid(after: 3)), restores: [expected]))
+                == .init(result: .renewed(validMilliseconds: valid(after: 3)), restores: [expected]))
         var late = newRenewal()
         _ = late.vote(.renewed(found(101)), by: 1, now: after(2))
         #expect(
-            late.vote(.renewed(found(101)), by: 2, now: after(3)) == .init(answer: .renewed(validMilliseconds: valid(after: 3))))
+            late.vote(.renewed(found(101)), by: 2, now: after(3))
+                == .init(result: .renewed(validMilliseconds: valid(after: 3))))
         #expect(late.vote(.missing(empty), by: 0, now: after(4)) == .init(restores: [expected]))
     }
 
@@ -40,26 +41,26 @@ struct QuorumRenewalTests {
     func noMajority() {
         var renewal = newRenewal()
         _ = renewal.vote(.missing(found(0)), by: 0, now: after(1))
-        #expect(renewal.vote(.missing(found(0)), by: 1, now: after(2)) == .init(answer: .lost))
+        #expect(renewal.vote(.missing(found(0)), by: 1, now: after(2)) == .init(result: .lost))
         #expect(renewal.vote(.renewed(found(101)), by: 2, now: after(3)) == .init())
         var slow = newRenewal()
         _ = slow.vote(.renewed(found(101)), by: 0, now: after(1))
         _ = slow.vote(.missing(found(0)), by: 1, now: after(1))
-        #expect(slow.timedOut(now: after(1000)) == .init(answer: .unavailable))
+        #expect(slow.timedOut(now: after(1000)) == .init(result: .unavailable))
         #expect(slow.vote(.renewed(found(101)), by: 2, now: after(1001)) == .init())
     }
 
     @Test("An expired lease is not restored, and no server keeps it for longer than the lease is valid")
-    func expired() {
+    func expiredLeaseIsNotRestored() {
         var renewal = newRenewal()
         _ = renewal.vote(.renewed(found(101)), by: 0, now: after(1))
         _ = renewal.vote(.missing(found(0)), by: 2, now: after(1))
-        #expect(renewal.vote(.renewed(found(101)), by: 1, now: after(ttl)) == .init(answer: .tooLate))
+        #expect(renewal.vote(.renewed(found(101)), by: 1, now: after(ttl)) == .init(result: .tooLate))
         let short: Int64 = 100
-        var brief = QuorumRenewal(servers: 3, ttl: short, startedAt: start, timeout: timeout)
+        var brief = QuorumRenewal(servers: 3, ttlMilliseconds: short, startedAt: start, timeoutMilliseconds: timeout)
         _ = brief.vote(.renewed(found(101)), by: 0, now: after(1))
         _ = brief.vote(.renewed(found(101)), by: 1, now: after(10))
-        let left = short - LeaseValidity.drift(ofTTL: short) - 20
+        let left = short - LeaseValidity.driftMilliseconds(ofTTL: short) - 20
         #expect(brief.vote(.missing(found(0)), by: 2, now: after(20)).restores.map(\.windowMilliseconds) == [left])
         #expect(!brief.mayRestore(now: after(short)))
         var over = newRenewal()
@@ -69,7 +70,7 @@ struct QuorumRenewalTests {
     }
 
     @Test("A restored lease has the fence of a majority, else the highest recorded one, never a merely minted one")
-    func fences() {
+    func restoredLeaseHasMajorityFence() {
         func fence(_ numbers: [Int64]) -> Int64? {
             var renewal = newRenewal(of: 5)
             _ = renewal.vote(.missing(found(0)), by: 4, now: start)
@@ -87,7 +88,8 @@ struct QuorumRenewalTests {
     @Test("A server with a higher number than the lease's fence records that fence if it is certain")
     func higherNumbers() {
         func restores(_ last: QuorumRenewal.Vote, fence: Int64? = nil) -> [QuorumRenewal.Restore] {
-            var renewal = QuorumRenewal(servers: 3, ttl: ttl, fence: fence, startedAt: start, timeout: timeout)
+            var renewal = QuorumRenewal(
+                servers: 3, ttlMilliseconds: ttl, fence: fence, startedAt: start, timeoutMilliseconds: timeout)
             _ = renewal.vote(.renewed(found(101)), by: 0, now: start)
             let first = renewal.vote(.renewed(found(101)), by: 1, now: start).restores
             return first + renewal.vote(last, by: 2, now: start).restores

@@ -4,7 +4,7 @@ import Testing
 @Suite("Counting a quorum's answers and scheduling retries")
 struct QuorumTallyTests {
     @Test("More than half is a majority", arguments: [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
-    func majority(servers: Int, majority: Int) {
+    func moreThanHalfIsMajority(servers: Int, majority: Int) {
         #expect(QuorumTally.majority(of: servers) == majority)
     }
 
@@ -21,7 +21,7 @@ struct QuorumTallyTests {
     }
 
     @Test("Half of an even number is no majority, and refusals by half rule one out")
-    func even() {
+    func halfIsNoMajority() {
         var tally = QuorumTally(servers: 4)
         tally.count(.yes)
         tally.count(.yes)
@@ -32,14 +32,14 @@ struct QuorumTallyTests {
     }
 
     @Test("A waiter retries after a random pause, sooner near its deadline, and not when no time is left")
-    func pauses() {
+    func waiterRetriesAfterRandomPause() {
         let now = Instant(nanoseconds: 0)
         func pause(left: Int64, random: Double) -> Int64? {
             QuorumRetry.nextAttempt(after: now, deadline: now.advanced(byMilliseconds: left), random: random)
                 .map { $0.millisecondsRoundedUp(since: now) }
         }
-        #expect(pause(left: 60_000, random: 0) == QuorumRetry.pauses.lowerBound)
-        #expect(pause(left: 60_000, random: 1) == QuorumRetry.pauses.upperBound)
+        #expect(pause(left: 60_000, random: 0) == QuorumRetry.pauseRangeMilliseconds.lowerBound)
+        #expect(pause(left: 60_000, random: 1) == QuorumRetry.pauseRangeMilliseconds.upperBound)
         #expect(pause(left: 60_000, random: 0.5) == 150)
         #expect(pause(left: 100, random: 1) == 50)
         #expect(pause(left: 9, random: 0) == nil)
@@ -50,7 +50,7 @@ struct QuorumTallyTests {
         "A server's timeout is far below the ttl and never above the maximum",
         arguments: [(Int64(50), Int64(10)), (1000, 100), (60_000, 500)])
     func timeouts(ttl: Int64, timeout: Int64) {
-        #expect(QuorumRetry.timeout(ttl: ttl, maximum: 500) == timeout)
+        #expect(QuorumRetry.timeoutMilliseconds(ttlMilliseconds: ttl, maximumMilliseconds: 500) == timeout)
     }
 }
 
@@ -61,19 +61,19 @@ struct QuorumQueueTests {
         var queue = QuorumQueue()
         #expect(queue.enqueue(1) == .attempt(1))
         #expect(queue.enqueue(2) == .none)
-        #expect(queue.refused(1) == .pause(1))
+        #expect(queue.attemptRefused(1) == .pause(1))
         #expect(queue.timerFired() == .attempt(1))
         #expect(queue.count == 2)
     }
 
     @Test("Waiters are granted in the order of arrival")
-    func order() {
+    func waitersAreGrantedInOrderOfArrival() {
         var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
-        #expect(queue.granted(1) == (true, .pause(2)))
+        #expect(queue.attemptGranted(1) == (true, .pause(2)))
         #expect(queue.wake() == .attempt(2))
-        #expect(queue.granted(2) == (true, .drop))
+        #expect(queue.attemptGranted(2) == (true, .drop))
     }
 
     @Test("A wake-up during an attempt is not lost")
@@ -81,17 +81,17 @@ struct QuorumQueueTests {
         var queue = QuorumQueue()
         _ = queue.enqueue(1)
         #expect(queue.wake() == .none)
-        #expect(queue.refused(1) == .attempt(1))
-        #expect(queue.refused(1) == .pause(1))
+        #expect(queue.attemptRefused(1) == .attempt(1))
+        #expect(queue.attemptRefused(1) == .pause(1))
     }
 
     @Test("A grant for a waiter that has left is released")
-    func leaver() {
+    func grantForWaiterThatHasLeftIsReleased() {
         var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
         #expect(queue.remove(1) == .none)
-        #expect(queue.granted(1) == (false, .pause(2)))
+        #expect(queue.attemptGranted(1) == (false, .pause(2)))
         #expect(queue.remove(2) == .drop)
     }
 
@@ -101,9 +101,9 @@ struct QuorumQueueTests {
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
         _ = queue.remove(1)
-        #expect(queue.refused(1) == .attempt(2))
+        #expect(queue.attemptRefused(1) == .attempt(2))
         _ = queue.remove(2)
-        #expect(queue.refused(2) == .drop)
+        #expect(queue.attemptRefused(2) == .drop)
     }
 
     @Test("A new first waiter tries immediately because its pause may be shorter")
@@ -111,26 +111,26 @@ struct QuorumQueueTests {
         var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
-        _ = queue.refused(1)
+        _ = queue.attemptRefused(1)
         #expect(queue.remove(1) == .attempt(2))
     }
 
     @Test("A failed first waiter leaves, and the next one tries")
-    func failed() {
+    func failedFirstWaiterLetsNextTry() {
         var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
-        #expect(queue.failed(1) == .attempt(2))
-        #expect(queue.failed(2) == .drop)
+        #expect(queue.attemptFailed(1) == .attempt(2))
+        #expect(queue.attemptFailed(2) == .drop)
     }
 
     @Test("Answers to attempts of another queue are ignored")
     func otherQueues() {
         var queue = QuorumQueue()
         _ = queue.enqueue(7)
-        #expect(queue.granted(1) == (false, .none))
-        #expect(queue.refused(1) == .none)
-        #expect(queue.failed(1) == .none)
-        #expect(queue.granted(7) == (true, .drop))
+        #expect(queue.attemptGranted(1) == (false, .none))
+        #expect(queue.attemptRefused(1) == .none)
+        #expect(queue.attemptFailed(1) == .none)
+        #expect(queue.attemptGranted(7) == (true, .drop))
     }
 }

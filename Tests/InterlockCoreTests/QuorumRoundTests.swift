@@ -7,19 +7,19 @@ struct QuorumRoundTests {
     private let ttl: Int64 = 10_000
 
     private func newRound(of servers: Int = 3, awaitsEveryAnswer: Bool = false) -> QuorumRound {
-        QuorumRound(servers: servers, ttl: ttl, startedAt: start, awaitsEveryAnswer: awaitsEveryAnswer)
+        QuorumRound(servers: servers, ttlMilliseconds: ttl, startedAt: start, awaitsEveryAnswer: awaitsEveryAnswer)
     }
 
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
     @Test("The lease is granted when a majority has granted it and then recorded its fence")
-    func granted() {
+    func majorityGrantsLease() {
         var round = newRound()
         #expect(round.vote(.granted(fence: 100), by: 0, now: after(1)) == .none)
         #expect(round.vote(.granted(fence: 200), by: 2, now: after(2)) == .writeFence(201, servers: [0, 2]))
-        #expect(round.recorded(true, by: 2, now: after(3)) == .none)
-        let valid = ttl - LeaseValidity.drift(ofTTL: ttl) - 4
-        #expect(round.recorded(true, by: 0, now: after(4)) == .granted(fence: 201, validMilliseconds: valid))
+        #expect(round.fenceRecorded(true, by: 2, now: after(3)) == .none)
+        let valid = ttl - LeaseValidity.driftMilliseconds(ofTTL: ttl) - 4
+        #expect(round.fenceRecorded(true, by: 0, now: after(4)) == .granted(fence: 201, validMilliseconds: valid))
     }
 
     @Test("A fence that is already recorded is not raised again")
@@ -30,7 +30,7 @@ struct QuorumRoundTests {
     }
 
     @Test("The lock is held when others have too many servers for a majority to remain")
-    func held() {
+    func lockIsHeldWhenOthersPreventMajority() {
         var round = newRound()
         #expect(round.vote(.granted(fence: 2), by: 0, now: start) == .none)
         #expect(round.vote(.held(isRecorded: true), by: 1, now: start) == .none)
@@ -39,7 +39,7 @@ struct QuorumRoundTests {
     }
 
     @Test("The lock is unavailable when too few servers can be reached for a majority")
-    func unavailable() {
+    func lockIsUnavailableWithoutMajority() {
         var round = newRound()
         #expect(round.vote(.failed, by: 0, now: start) == .none)
         #expect(round.vote(.failed, by: 1, now: start) == .giveUp(.unavailable))
@@ -65,17 +65,17 @@ struct QuorumRoundTests {
     @Test(
         "A round of any size requests the fence exactly when a majority granted, and reports held only if that is the cause",
         arguments: 1...5)
-    func exhaustive(servers: Int) {
+    func onlyMajorityRequestsFence(servers: Int) {
         let majority = QuorumTally.majority(of: servers)
         let kinds = [QuorumRound.Vote.granted(fence: 10), .renewed(fence: 20), .held(isRecorded: true), .failed]
         var total = 1
         for _ in 0..<servers { total *= kinds.count }
         for number in 0..<total {
-            var rest = number
+            var remainingDigits = number
             var votes: [QuorumRound.Vote] = []
             for _ in 0..<servers {
-                votes.append(kinds[rest % kinds.count])
-                rest /= kinds.count
+                votes.append(kinds[remainingDigits % kinds.count])
+                remainingDigits /= kinds.count
             }
             let held = votes.count(where: { $0 == .held(isRecorded: true) })
             let holding = votes.count(where: { $0 != .held(isRecorded: true) && $0 != .failed })
@@ -113,8 +113,8 @@ struct QuorumRoundTests {
         var recording = newRound()
         _ = recording.vote(.granted(fence: 2), by: 0, now: start)
         _ = recording.vote(.granted(fence: 2), by: 1, now: start)
-        _ = recording.recorded(true, by: 0, now: start)
-        #expect(recording.recorded(true, by: 1, now: after(ttl)) == .giveUp(.unavailable))
+        _ = recording.fenceRecorded(true, by: 0, now: start)
+        #expect(recording.fenceRecorded(true, by: 1, now: after(ttl)) == .giveUp(.unavailable))
     }
 
     @Test("Without a majority that recorded the fence no lease is granted")
@@ -123,12 +123,12 @@ struct QuorumRoundTests {
         _ = refused.vote(.granted(fence: 2), by: 0, now: start)
         _ = refused.vote(.granted(fence: 2), by: 1, now: start)
         // The third server may still grant and record the fence.
-        #expect(refused.recorded(false, by: 0, now: start) == .none)
+        #expect(refused.fenceRecorded(false, by: 0, now: start) == .none)
         #expect(refused.vote(.held(isRecorded: true), by: 2, now: start) == .giveUp(.unavailable))
         var silent = newRound()
         _ = silent.vote(.granted(fence: 2), by: 0, now: start)
         _ = silent.vote(.granted(fence: 2), by: 1, now: start)
-        _ = silent.recorded(true, by: 0, now: start)
+        _ = silent.fenceRecorded(true, by: 0, now: start)
         #expect(silent.timedOut(now: after(500)) == .giveUp(.unavailable))
     }
 
@@ -138,9 +138,9 @@ struct QuorumRoundTests {
         _ = round.vote(.granted(fence: 2), by: 0, now: start)
         _ = round.vote(.granted(fence: 4), by: 1, now: start)
         #expect(round.vote(.granted(fence: 8), by: 2, now: start) == .writeFence(5, servers: [2]))
-        _ = round.recorded(true, by: 2, now: start)
-        _ = round.recorded(false, by: 1, now: start)
-        guard case .granted(5, _) = round.recorded(true, by: 0, now: start) else {
+        _ = round.fenceRecorded(true, by: 2, now: start)
+        _ = round.fenceRecorded(false, by: 1, now: start)
+        guard case .granted(5, _) = round.fenceRecorded(true, by: 0, now: start) else {
             Issue.record("two of three recorded the fence")
             return
         }
@@ -151,11 +151,11 @@ struct QuorumRoundTests {
         var granted = newRound()
         _ = granted.vote(.granted(fence: 2), by: 0, now: start)
         _ = granted.vote(.granted(fence: 4), by: 1, now: start)
-        _ = granted.recorded(true, by: 0, now: start)
-        _ = granted.recorded(true, by: 1, now: start)
+        _ = granted.fenceRecorded(true, by: 0, now: start)
+        _ = granted.fenceRecorded(true, by: 1, now: start)
         #expect(granted.timedOut(now: after(500)) == .none)
         #expect(granted.vote(.granted(fence: 6), by: 2, now: after(600)) == .writeFence(5, servers: [2]))
-        #expect(granted.recorded(true, by: 2, now: after(600)) == .none)
+        #expect(granted.fenceRecorded(true, by: 2, now: after(600)) == .none)
         var givenUp = newRound()
         _ = givenUp.vote(.granted(fence: 2), by: 0, now: start)
         _ = givenUp.timedOut(now: after(500))
@@ -168,7 +168,7 @@ struct QuorumRoundTests {
         var round = newRound()
         _ = round.vote(.granted(fence: 2), by: 0, now: start)
         #expect(round.vote(.granted(fence: 2), by: 0, now: start) == .none)
-        #expect(round.recorded(true, by: 0, now: start) == .none)
+        #expect(round.fenceRecorded(true, by: 0, now: start) == .none)
         #expect(round.timedOut(now: after(500)) == .giveUp(.unavailable))
     }
 
@@ -215,7 +215,7 @@ struct QuorumRoundTests {
             for server in 0..<servers where Bool.random(using: &random) {
                 clocks[server] += Int64.random(in: 0...100, using: &random)
             }
-            var round = QuorumRound(servers: servers, ttl: ttl, startedAt: start)
+            var round = QuorumRound(servers: servers, ttlMilliseconds: ttl, startedAt: start)
             var recording: [(fence: Int64, server: Int)] = []
             var handedOut: Int64?
             for server in (0..<servers).shuffled(using: &random) {
@@ -236,7 +236,9 @@ struct QuorumRoundTests {
                     let number = numbers[server]
                     numbers[server] = number > fence ? number + 1 - number % 2 : fence
                 }
-                if case .granted(let fence, _) = round.recorded(!isUnreachable, by: server, now: start) { handedOut = fence }
+                if case .granted(let fence, _) = round.fenceRecorded(!isUnreachable, by: server, now: start) {
+                    handedOut = fence
+                }
             }
             guard let handedOut else { continue }
             #expect(handedOut > last)

@@ -19,7 +19,7 @@ struct RetryBudgetTests {
     @Test("Retries are at most the configured fraction of the calls")
     func fractionOfCalls() {
         var budget = budget(0.1, perSecond: 0)
-        for _ in 0..<50 { budget.noteCall() }
+        for _ in 0..<50 { budget.countCall() }
         #expect(retries(of: &budget, at: start) == 5)
     }
 
@@ -30,7 +30,7 @@ struct RetryBudgetTests {
     }
 
     @Test("The minimum refills over time, up to one second's worth")
-    func refill() {
+    func minimumRefillsOverTime() {
         var budget = budget(0.1, perSecond: 2)
         #expect(retries(of: &budget, at: start) == 2)
         #expect(retries(of: &budget, at: start.advanced(byMilliseconds: 499)) == 0)
@@ -41,12 +41,12 @@ struct RetryBudgetTests {
     @Test("The unused budget of a quiet hour cannot be spent in one burst")
     func bounded() {
         var budget = budget(1, perSecond: 0)
-        for _ in 0..<100_000 { budget.noteCall() }
+        for _ in 0..<100_000 { budget.countCall() }
         #expect(retries(of: &budget, at: start) == Int(RetryBudget.maximumSavings))
     }
 
     @Test("A stopped clock adds nothing")
-    func standstill() {
+    func stoppedClockAddsNothing() {
         var budget = budget(0.1, perSecond: 1)
         #expect(retries(of: &budget, at: start) == 1)
         #expect(retries(of: &budget, at: start) == 0)

@@ -11,7 +11,7 @@ struct SeededRandomTests {
     }
 
     @Test("A unit number is in 0 ..< 1")
-    func unit() {
+    func unitNumberIsBelowOne() {
         var random = SeededRandom(seed: 7)
         let units = (0..<1000).map { _ in random.unit() }
         #expect(units.allSatisfy { (0..<1).contains($0) })

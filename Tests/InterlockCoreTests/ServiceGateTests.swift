@@ -23,7 +23,7 @@ private final class GateHarness {
     func granted(_ call: GateCall) -> [String] { Self.words(gate.limitsGranted(call, now: now)) }
     func cancel(_ call: GateCall) -> [String] { Self.words(gate.cancel(call, now: now)) }
     func limited(_ call: GateCall, retryAfter: Int64 = 100) -> [String] {
-        Self.words(gate.limitsRefused(call, retryAfter: retryAfter, now: now))
+        Self.words(gate.limitsRefused(call, retryAfterMilliseconds: retryAfter, now: now))
     }
 
     /// Issues the permit of a call that is being granted.
@@ -56,19 +56,19 @@ private final class GateHarness {
     func resume() -> [String] { Self.words(gate.reevaluatePause(now: now)) }
     func slotTimerFired() -> [String] { Self.words(gate.slotTimerFired(now: now)) }
     func report(_ report: OutcomeReport, of id: PermitID) -> ServiceGate.ReportStep? {
-        gate.removePermit(id).map { gate.reported(report, of: $0, now: now) }
+        gate.removePermit(id).map { gate.outcomeReported(report, of: $0, now: now) }
     }
-    func beginLimitTrip() -> ClosedRange<Duration>? { gate.beginLimitTrip(retryAfter: 100) }
+    func beginLimitTrip() -> ClosedRange<Duration>? { gate.beginLimitTrip(retryAfterMilliseconds: 100) }
     func beginClosingAfterLimit() -> Bool { gate.beginClosingAfterLimit(now: now) }
 
     func retryAfter(of subject: String) -> Int64? {
-        gate.refusal(of: subject, mayWait: true, now: now)?.retryAfter
+        gate.refusal(of: subject, mayWait: true, now: now)?.retryAfterMilliseconds
     }
     func asksForTrial() -> Bool { gate.beginTrialRequest() }
 
     func apply(_ state: BreakerSnapshot.State, cause: String = "failures", generation: Int64) {
         gate.breaker.apply(
-            BreakerSnapshot(state: state, generation: generation) { $0.cause = cause }, redisTime: 0, receivedAt: now)
+            BreakerSnapshot(state: state, generation: generation) { $0.cause = cause }, redisTimeMilliseconds: 0, receivedAt: now)
     }
 
     /// Describes the steps, except timers, which only say when to ask again.
@@ -154,7 +154,7 @@ struct ServiceGateTests {
     }
 
     @Test("A call refused by the limits passes its slot to the next call and waits for the limits without it")
-    func slotPassedOn() {
+    func refusedCallPassesSlotToNext() {
         let harness = GateHarness(Self.definition(concurrency: 1))
         let first = harness.call()
         _ = harness.admit(first)
@@ -187,7 +187,7 @@ struct ServiceGateTests {
     }
 
     @Test("A permit whose caller has left is withdrawn, along with its slot and its charges")
-    func withdrawn() {
+    func permitOfDepartedCallerIsWithdrawn() {
         let harness = GateHarness(Self.definition(concurrency: 1))
         let call = harness.call()
         _ = harness.admit(call)
@@ -242,7 +242,7 @@ struct ServiceGateTests {
     }
 
     @Test("Calls wait through the pause that a limit causes and proceed when it is over")
-    func pause() {
+    func callsWaitThroughLimitPause() {
         let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
         let harness = GateHarness(Self.definition(onLimit: policy))
         let (first, second) = (harness.call(wait: 5000), harness.call(wait: 5000))
@@ -321,7 +321,7 @@ struct ServiceGateTests {
     }
 
     @Test("A permit that is never reported frees its slot when it lapses")
-    func lapse() {
+    func unreportedPermitFreesSlot() {
         let harness = GateHarness(Self.definition(limited: false, concurrency: 1))
         let first = harness.call()
         _ = harness.admit(first)
@@ -377,7 +377,7 @@ struct ServiceGateTests {
         _ = harness.report(report, of: permits.0)
         #expect(harness.retryAfter(of: "tenant-7") == 5000)
         #expect(harness.retryAfter(of: "tenant-8") == nil)
-        #expect(harness.report(report, of: permits.1) == .trip(pause: 5000))
+        #expect(harness.report(report, of: permits.1) == .trip(pauseMilliseconds: 5000))
         #expect(harness.report(report, of: permits.1) == nil)
     }
 

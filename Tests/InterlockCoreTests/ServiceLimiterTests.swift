@@ -28,13 +28,13 @@ struct ServiceLimiterTests {
         for id in 0..<11 { #expect(limiter.admit(LimitRequest(id: id), now: start) == .queued) }
         let resolutions = evaluate(&limiter, &counters, at: start)
         #expect(resolutions.map(\.id) == Array(0..<11))
-        #expect(resolutions.map(\.answer.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
-        #expect(resolutions.prefix(10).allSatisfy { $0.answer.isAllowed })
-        #expect(resolutions[10].answer.retryAfter == 1000)
+        #expect(resolutions.map(\.decision.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
+        #expect(resolutions.prefix(10).allSatisfy { $0.decision.isAllowed })
+        #expect(resolutions[10].decision.retryAfterMilliseconds == 1000)
     }
 
     @Test("Equal neighboring calls form one run")
-    func runs() {
+    func equalNeighboringCallsFormOneRun() {
         var limiter = limiter([perSecond])
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         _ = limiter.admit(LimitRequest(id: 5, cost: 2), now: start)
@@ -86,7 +86,7 @@ struct ServiceLimiterTests {
                 limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
             }
             // The third hundred calls are answered from the refusals of the second hundred.
-            #expect(resolutions.count == 300 && resolutions.filter(\.answer.isAllowed).count == 100)
+            #expect(resolutions.count == 300 && resolutions.filter(\.decision.isAllowed).count == 100)
             #expect(!limiter.hasArrivals && limiter.mayFlush)
         }
     }
@@ -112,27 +112,32 @@ struct ServiceLimiterTests {
         ]
         var limiter = limiter(definitions)
         /// Makes a call of subject "a" at a time of the Redis clock. Returns the window ends that its batch knew.
-        func ask(at milliseconds: Int64, taken: Int64, resetAfter: Int64) throws -> [String: Int64] {
+        func ask(at milliseconds: Int64, taken: Int64, resetAfterMilliseconds: Int64) throws -> [String: Int64] {
             _ = limiter.admit(LimitRequest(id: 0, subject: "a"), now: start)
             let asked = limiter.nextBatch(now: start)
             let batch = try #require(asked)
             let verdict = BatchVerdict(
                 timeMicroseconds: milliseconds * 1000 + 999,
-                counters: batch.limits.counters.map { _ in .init(count: taken, capacity: 9, resetAfter: resetAfter) },
+                counters: batch.limits.counters.map { _ in
+                    .init(count: taken, capacity: 9, resetAfterMilliseconds: resetAfterMilliseconds)
+                },
                 fits: batch.limits.charges.map { _ in .init(count: 1) })
             var resolutions: [ServiceLimiter.CallResolution] = []
             limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
-            return Dictionary(uniqueKeysWithValues: batch.limits.counters.map { (definitions[$0.definition].name, $0.endsAt) })
+            return Dictionary(
+                uniqueKeysWithValues: batch.limits.counters.map {
+                    (definitions[$0.definitionIndex].name, $0.endsAtMilliseconds)
+                })
         }
-        #expect(try ask(at: 5000, taken: 0, resetAfter: 1000) == ["1s": 0, "own": 0, "log": 0])
+        #expect(try ask(at: 5000, taken: 0, resetAfterMilliseconds: 1000) == ["1s": 0, "own": 0, "log": 0])
         // The first call began the window; only the next batch learns that it has begun.
-        #expect(try ask(at: 5100, taken: 1, resetAfter: 900) == ["1s": 0, "own": 0, "log": 0])
-        #expect(try ask(at: 5200, taken: 2, resetAfter: 800) == ["1s": 6000, "own": 6000, "log": 0])
-        #expect(try ask(at: 7000, taken: 1, resetAfter: 700) == ["1s": 6000, "own": 6000, "log": 0])
-        #expect(try ask(at: 7100, taken: 2, resetAfter: 600) == ["1s": 7700, "own": 7700, "log": 0])
+        #expect(try ask(at: 5100, taken: 1, resetAfterMilliseconds: 900) == ["1s": 0, "own": 0, "log": 0])
+        #expect(try ask(at: 5200, taken: 2, resetAfterMilliseconds: 800) == ["1s": 6000, "own": 6000, "log": 0])
+        #expect(try ask(at: 7000, taken: 1, resetAfterMilliseconds: 700) == ["1s": 6000, "own": 6000, "log": 0])
+        #expect(try ask(at: 7100, taken: 2, resetAfterMilliseconds: 600) == ["1s": 7700, "own": 7700, "log": 0])
         // The Redis clock is set back.
-        #expect(try ask(at: 1000, taken: 3, resetAfter: 400) == ["1s": 7700, "own": 7700, "log": 0])
-        #expect(try ask(at: 1100, taken: 4, resetAfter: 300) == ["1s": 1400, "own": 1400, "log": 0])
+        #expect(try ask(at: 1000, taken: 3, resetAfterMilliseconds: 400) == ["1s": 7700, "own": 7700, "log": 0])
+        #expect(try ask(at: 1100, taken: 4, resetAfterMilliseconds: 300) == ["1s": 1400, "own": 1400, "log": 0])
     }
 
     @Test("A refusal is remembered for its cost and higher ones until exactly the window's end")
@@ -142,29 +147,29 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 5), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        guard case .answered(let answer) = limiter.admit(LimitRequest(id: 2, cost: 6), now: start) else {
+        guard case .decided(let decision) = limiter.admit(LimitRequest(id: 2, cost: 6), now: start) else {
             Issue.record("a higher cost was sent to Redis")
             return
         }
-        #expect(answer.remaining == 2)
+        #expect(decision.remaining == 2)
         #expect(limiter.admit(LimitRequest(id: 3, cost: 2), now: start) == .queued)
         let end = start.advanced(byMilliseconds: 1000)
         #expect(limiter.admit(LimitRequest(id: 4, cost: 6), now: end) == .queued)
     }
 
     @Test("A refund clears the remembered refusal")
-    func refund() {
+    func refundClearsRememberedRefusal() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        limiter.recordRefund(definition: 0, subject: nil)
+        limiter.recordRefund(definitionIndex: 0, subject: nil)
         #expect(limiter.admit(LimitRequest(id: 2), now: start) == .queued)
     }
 
     @Test("Changed limits apply immediately, even to remembered refusals, and waiting calls are re-evaluated in order")
-    func redefined() {
+    func changedLimitsApplyImmediately() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         let deadline = start.advanced(byMilliseconds: 5000)
@@ -193,17 +198,17 @@ struct ServiceLimiterTests {
             definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
         var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
-        #expect(resolutions.count == 4 && resolutions.allSatisfy { $0.answer.limitName == perDay.name })
+        #expect(resolutions.count == 4 && resolutions.allSatisfy { $0.decision.limitName == perDay.name })
     }
 
     @Test("A cost above the limit is refused immediately as never satisfiable")
     func neverSatisfiable() {
         var limiter = limiter([perSecond])
-        guard case .answered(let answer) = limiter.admit(LimitRequest(id: 0, cost: 11), now: start) else {
+        guard case .decided(let decision) = limiter.admit(LimitRequest(id: 0, cost: 11), now: start) else {
             Issue.record("the call was queued")
             return
         }
-        #expect(answer.outcome == .neverSatisfiable)
+        #expect(decision.outcome == .neverSatisfiable)
     }
 
     @Test("A call takes from all limits of a service or from no limit")
@@ -213,22 +218,23 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         let resolutions = evaluate(&limiter, &counters, at: start)
-        #expect(resolutions.map(\.answer.isAllowed) == [true, true, true, false, false])
-        #expect(resolutions[4].answer.limitName == perDay.name)
+        #expect(resolutions.map(\.decision.isAllowed) == [true, true, true, false, false])
+        #expect(resolutions[4].decision.limitName == perDay.name)
         // The day's refusal is remembered for a second. Afterwards the day's limit still binds, and the refused calls
         // took nothing from the second's limit.
-        guard case .answered(let answer) = limiter.admit(LimitRequest(id: 9), now: start.advanced(byMilliseconds: 999)) else {
+        guard case .decided(let decision) = limiter.admit(LimitRequest(id: 9), now: start.advanced(byMilliseconds: 999))
+        else {
             Issue.record("the day's refusal was forgotten")
             return
         }
-        #expect(answer.limitName == perDay.name)
+        #expect(decision.limitName == perDay.name)
         let later = start.advanced(byMilliseconds: 1001)
         #expect(limiter.admit(LimitRequest(id: 10), now: later) == .queued)
-        #expect(evaluate(&limiter, &counters, at: later).map(\.answer.limitName) == [perDay.name])
+        #expect(evaluate(&limiter, &counters, at: later).map(\.decision.limitName) == [perDay.name])
     }
 
     @Test("A subject counts towards its own limit and the service's")
-    func subjects() {
+    func subjectCountsTowardsItsOwnLimit() {
         let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(1), isPerSubject: true)
         var limiter = limiter([perSecond, perUser])
         var counters = LocalCounters()
@@ -236,8 +242,8 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 3, subject: "bob"), now: start)
         _ = limiter.admit(LimitRequest(id: 4), now: start)
         let resolutions = evaluate(&limiter, &counters, at: start)
-        #expect(resolutions.map(\.answer.isAllowed) == [true, true, false, true, true])
-        #expect(resolutions[4].answer.remaining == 6)
+        #expect(resolutions.map(\.decision.isAllowed) == [true, true, false, true, true])
+        #expect(resolutions[4].decision.remaining == 6)
         #expect(limiter.admit(LimitRequest(id: 5, subject: "ann"), now: start) != .queued)
         #expect(limiter.admit(LimitRequest(id: 6, subject: "cid"), now: start) == .queued)
     }
@@ -250,16 +256,16 @@ struct ServiceLimiterTests {
     }
 
     @Test("A waiting call is never overtaken, and is granted in the next window")
-    func waiting() {
+    func waitingCallIsNeverOvertaken() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         let deadline = start.advanced(byMilliseconds: 5000)
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: deadline), now: start)
         _ = limiter.admit(LimitRequest(id: 2, cost: 1), now: start)
-        #expect(evaluate(&limiter, &counters, at: start).filter(\.answer.isAllowed).map(\.id) == [0])
+        #expect(evaluate(&limiter, &counters, at: start).filter(\.decision.isAllowed).map(\.id) == [0])
         // The call would fit, but another call waits for the same counter.
-        guard case .answered = limiter.admit(LimitRequest(id: 3), now: start) else {
+        guard case .decided = limiter.admit(LimitRequest(id: 3), now: start) else {
             Issue.record("a newcomer overtook a waiter")
             return
         }
@@ -268,7 +274,7 @@ struct ServiceLimiterTests {
         #expect(wakeUp == start.advanced(byMilliseconds: 1000))
         let resolutions = evaluate(&limiter, &counters, at: wakeUp ?? start)
         #expect(resolutions.map(\.id) == [1, 4])
-        #expect(resolutions.allSatisfy { $0.answer.isAllowed })
+        #expect(resolutions.allSatisfy { $0.decision.isAllowed })
     }
 
     @Test("A waiting call that cannot be granted in time is refused immediately with its retry time")
@@ -279,7 +285,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 500)), now: start)
         let resolutions = evaluate(&limiter, &counters, at: start)
         #expect(resolutions.last?.id == 1)
-        #expect(resolutions.last?.answer.retryAfter == 1000)
+        #expect(resolutions.last?.decision.retryAfterMilliseconds == 1000)
         #expect(limiter.waitingCount == 0)
     }
 
@@ -294,7 +300,7 @@ struct ServiceLimiterTests {
         _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.admit(LimitRequest(id: 2, deadline: deadline), now: start).isWaiting)
         #expect(limiter.admit(LimitRequest(id: 3, deadline: deadline), now: start).isWaiting)
-        guard case .answered = limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start) else {
+        guard case .decided = limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start) else {
             Issue.record("the queue grew past its limit")
             return
         }
@@ -327,7 +333,7 @@ struct ServiceLimiterTests {
         #expect(resolutions.isEmpty)
         limiter.expire(now: start.advanced(byMilliseconds: 1500), into: &resolutions)
         #expect(resolutions.map(\.id) == [1])
-        #expect(resolutions.first?.answer.isAllowed == false)
+        #expect(resolutions.first?.decision.isAllowed == false)
     }
 
     @Test("Under random load no window exceeds its limit, and every call is answered once")
@@ -344,12 +350,12 @@ struct ServiceLimiterTests {
             var now = start
             var open: [Int: LimitRequest] = [:]
             var grants: [(at: Instant, request: LimitRequest)] = []
-            func take(_ id: Int, _ answer: CallDecision) {
+            func take(_ id: Int, _ decision: CallDecision) {
                 guard let request = open.removeValue(forKey: id) else {
                     Issue.record("call \(id) was answered twice")
                     return
                 }
-                if answer.isAllowed { grants.append((now, request)) }
+                if decision.isAllowed { grants.append((now, request)) }
             }
             for id in 0..<150 {
                 now = now.advanced(byMilliseconds: Int64(random.next() % 120))
@@ -359,20 +365,22 @@ struct ServiceLimiterTests {
                     id: id, cost: Int64(random.next() % 3) + 1, subject: subject,
                     deadline: waits ? now.advanced(byMilliseconds: Int64(random.next() % 3000)) : nil)
                 open[id] = request
-                if case .answered(let answer) = limiter.admit(request, now: now) { take(id, answer) }
+                if case .decided(let decision) = limiter.admit(request, now: now) { take(id, decision) }
                 if random.next() % 2 == 0 {
                     var expired: [ServiceLimiter.CallResolution] = []
                     limiter.expire(now: now, into: &expired)
-                    for resolution in expired + evaluate(&limiter, &counters, at: now) { take(resolution.id, resolution.answer) }
+                    for resolution in expired + evaluate(&limiter, &counters, at: now) {
+                        take(resolution.id, resolution.decision)
+                    }
                 }
             }
             while !open.isEmpty {
-                for resolution in evaluate(&limiter, &counters, at: now) { take(resolution.id, resolution.answer) }
+                for resolution in evaluate(&limiter, &counters, at: now) { take(resolution.id, resolution.decision) }
                 guard let next = limiter.nextWakeUp(now: now) else { continue }
                 now = max(now, next)
                 var expired: [ServiceLimiter.CallResolution] = []
                 limiter.expire(now: now, into: &expired)
-                for resolution in expired { take(resolution.id, resolution.answer) }
+                for resolution in expired { take(resolution.id, resolution.decision) }
             }
             #expect(open.isEmpty, "a call was never answered")
             // A fixed window begins with its first call.
@@ -395,23 +403,23 @@ struct ServiceLimiterTests {
     }
 
     @Test("A large number of subjects is evaluated in parts, in order")
-    func parts() {
+    func manySubjectsAreEvaluatedInParts() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
         var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 100)
         for id in 0..<5000 { _ = limiter.admit(LimitRequest(id: id, subject: "user\(id)"), now: start) }
         var counters = LocalCounters()
-        var answered: [Int] = []
+        var decidedIDs: [Int] = []
         var batches = 0
         while limiter.hasArrivals {
-            answered += evaluate(&limiter, &counters, at: start).map(\.id)
+            decidedIDs += evaluate(&limiter, &counters, at: start).map(\.id)
             batches += 1
         }
-        #expect(answered == Array(0..<5000))
+        #expect(decidedIDs == Array(0..<5000))
         #expect(batches == 3)
     }
 
     @Test("A service with 96 unsent requests is backed up until they are sent")
-    func backlog() {
+    func serviceWith96UnsentRequestsIsBackedUp() {
         var limiter = ServiceLimiter(
             definitions: [LimitDefinition(name: "all", limit: 1000, window: .seconds(1))], maximumWaiting: 100)
         for id in 0..<95 { _ = limiter.admit(LimitRequest(id: id), now: start) }

@@ -33,7 +33,7 @@ struct ShadowLimitTests {
         var limiter = limiter([real, shadow(3, algorithm)])
         var counters = LocalCounters()
         let (resolutions, excess) = take(&limiter, &counters, calls: 8, at: start)
-        #expect(resolutions.allSatisfy { $0.answer.isAllowed && $0.answer.limitName == real.name })
+        #expect(resolutions.allSatisfy { $0.decision.isAllowed && $0.decision.limitName == real.name })
         #expect(excess == 5)
     }
 
@@ -42,9 +42,9 @@ struct ShadowLimitTests {
         var limiter = limiter([shadow(3)])
         var counters = LocalCounters()
         let (resolutions, _) = take(&limiter, &counters, calls: 5, at: start)
-        #expect(resolutions.map(\.answer.isAllowed) == [true, true, true, true, true])
-        #expect(resolutions.last?.answer.limit == 3)
-        #expect(resolutions.last?.answer.remaining == 0)
+        #expect(resolutions.map(\.decision.isAllowed) == [true, true, true, true, true])
+        #expect(resolutions.last?.decision.limit == 3)
+        #expect(resolutions.last?.decision.remaining == 0)
     }
 
     @Test("A shadow limit counts only granted calls")
@@ -62,7 +62,7 @@ struct ShadowLimitTests {
     }
 
     @Test("An event reports four fifths of a limit as near, and the first refusal as reached")
-    func kinds() {
+    func fourFifthsOfLimitAreReportedAsNear() {
         var limiter = limiter([real])
         var counters = LocalCounters()
         take(&limiter, &counters, calls: 7, at: start)

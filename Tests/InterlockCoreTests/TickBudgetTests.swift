@@ -8,18 +8,18 @@ struct TickBudgetTests {
     @Test("A slice ends after 250 microseconds")
     func sliceEnds() {
         var budget = TickBudget()
-        budget.begin(now: 0)
-        #expect(budget.mayContinue(now: 249 * Self.microsecond))
-        #expect(!budget.mayContinue(now: 250 * Self.microsecond))
-        let isUsedUp = budget.end(now: 250 * Self.microsecond)
+        budget.begin(nowNanoseconds: 0)
+        #expect(budget.mayContinue(nowNanoseconds: 249 * Self.microsecond))
+        #expect(!budget.mayContinue(nowNanoseconds: 250 * Self.microsecond))
+        let isUsedUp = budget.end(nowNanoseconds: 250 * Self.microsecond)
         #expect(isUsedUp)
     }
 
     @Test("A slice that ends early is not counted as used up")
     func lightSlice() {
         var budget = TickBudget()
-        budget.begin(now: 0)
-        let isUsedUp = budget.end(now: 249 * Self.microsecond)
+        budget.begin(nowNanoseconds: 0)
+        let isUsedUp = budget.end(nowNanoseconds: 249 * Self.microsecond)
         #expect(!isUsedUp)
     }
 
@@ -29,9 +29,9 @@ struct TickBudgetTests {
         var now: Int64 = 0
         var slices = 0
         while budget.hasTimeLeft {
-            budget.begin(now: now)
+            budget.begin(nowNanoseconds: now)
             now += 100 * Self.microsecond
-            _ = budget.end(now: now)
+            _ = budget.end(nowNanoseconds: now)
             slices += 1
         }
         #expect((4...5).contains(slices))
@@ -42,29 +42,29 @@ struct TickBudgetTests {
     @Test("A slice ends with its tick")
     func sliceEndsWithTick() {
         var budget = TickBudget()
-        budget.charge(TickBudget.maximumTick - 100 * Self.microsecond)
-        budget.begin(now: 0)
-        #expect(budget.mayContinue(now: 99 * Self.microsecond))
-        #expect(!budget.mayContinue(now: 100 * Self.microsecond))
+        budget.charge(TickBudget.maximumTickNanoseconds - 100 * Self.microsecond)
+        budget.begin(nowNanoseconds: 0)
+        #expect(budget.mayContinue(nowNanoseconds: 99 * Self.microsecond))
+        #expect(!budget.mayContinue(nowNanoseconds: 100 * Self.microsecond))
         // The client is not charged for the time that others used.
-        let isUsedUp = budget.end(now: 100 * Self.microsecond)
+        let isUsedUp = budget.end(nowNanoseconds: 100 * Self.microsecond)
         #expect(!isUsedUp)
     }
 
     @Test("A clock that stops or goes back consumes no budget")
     func clockGoesBack() {
         var budget = TickBudget()
-        budget.begin(now: 1_000)
-        #expect(budget.mayContinue(now: 0))
-        _ = budget.end(now: 0)
+        budget.begin(nowNanoseconds: 1_000)
+        #expect(budget.mayContinue(nowNanoseconds: 0))
+        _ = budget.end(nowNanoseconds: 0)
         #expect(budget.hasTimeLeft)
     }
 
     @Test("Without a slice no work continues")
     func noSlice() {
         var budget = TickBudget()
-        #expect(!budget.mayContinue(now: 0))
-        let isUsedUp = budget.end(now: 0)
+        #expect(!budget.mayContinue(nowNanoseconds: 0))
+        let isUsedUp = budget.end(nowNanoseconds: 0)
         #expect(!isUsedUp)
     }
 }

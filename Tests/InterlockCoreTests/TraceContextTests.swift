@@ -6,7 +6,7 @@ struct TraceContextTests {
     private static let example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
     @Test("The standard's example is read and written back unchanged")
-    func example() throws {
+    func standardExampleIsReadAndWrittenBackUnchanged() throws {
         let context = try #require(TraceContext(traceparent: Self.example, state: "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"))
         #expect(context.traceID.text == "0af7651916cd43dd8448eb211c80319c")
         #expect(context.spanID == 0xB7AD_6B71_6920_3331)
@@ -36,7 +36,7 @@ struct TraceContextTests {
             "00_0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331_01", "0x-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319\u{E9}-b7ad6b7169203331-01",
         ])
-    func invalid(text: String) {
+    func invalidTraceparentIsIgnored(text: String) {
         #expect(TraceContext(traceparent: text) == nil)
     }
 

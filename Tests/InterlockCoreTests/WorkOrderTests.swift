@@ -28,7 +28,7 @@ struct WorkOrderTests {
         #expect(started1 == [ids[0], ids[1]])
         let started2 = startAll(&order)
         #expect(started2 == [])
-        _ = order.ended(ids[1], succeeded: true)
+        _ = order.workEnded(ids[1], succeeded: true)
         let started3 = startAll(&order)
         #expect(started3 == [ids[2]])
         #expect(order.startedCount == 2)
@@ -46,7 +46,7 @@ struct WorkOrderTests {
     }
 
     @Test("Work starts when all its dependencies have succeeded, even if one is listed twice")
-    func dependencies() throws {
+    func workStartsAfterItsDependencies() throws {
         var order = order()
         let first = try add(&order)
         let second = try add(&order)
@@ -54,9 +54,9 @@ struct WorkOrderTests {
         #expect(order.stage(of: third) == .waiting)
         let started6 = startAll(&order)
         #expect(started6 == [first, second])
-        let none = order.ended(first, succeeded: true)
-        #expect(none == .init())
-        let ready = order.ended(second, succeeded: true)
+        let firstEffects = order.workEnded(first, succeeded: true)
+        #expect(firstEffects == .init())
+        let ready = order.workEnded(second, succeeded: true)
         #expect(ready == .init(ready: [third]))
         let started7 = startAll(&order)
         #expect(started7 == [third])
@@ -67,14 +67,14 @@ struct WorkOrderTests {
         var order = order()
         let first = try add(&order)
         _ = startAll(&order)
-        _ = order.ended(first, succeeded: true)
+        _ = order.workEnded(first, succeeded: true)
         let second = try add(&order, after: first)
         #expect(order.stage(of: second) == .ready)
         #expect(order.stage(of: first) == nil)
     }
 
     @Test("A failure cancels all dependent work, and each cancellation names the dependency that caused it")
-    func failure() throws {
+    func failureCancelsDependentWork() throws {
         var order = order()
         let login = try add(&order)
         let fetch = try add(&order, after: login)
@@ -82,26 +82,26 @@ struct WorkOrderTests {
         let other = try add(&order)
         let started8 = startAll(&order)
         #expect(started8 == [login, other])
-        let effects = order.ended(login, succeeded: false)
+        let effects = order.workEnded(login, succeeded: false)
         #expect(effects == .init(cancelled: [.init(id: fetch, cause: login), .init(id: store, cause: fetch)]))
         #expect(order.all == [other])
     }
 
     @Test("Work that depends on two failures is cancelled once")
-    func diamond() throws {
+    func workThatDependsOnTwoFailuresIsCancelledOnce() throws {
         var order = order()
         let top = try add(&order)
         let left = try add(&order, after: top)
         let right = try add(&order, after: top)
         let bottom = try add(&order, after: left, right)
         _ = startAll(&order)
-        let effects = order.ended(top, succeeded: false)
+        let effects = order.workEnded(top, succeeded: false)
         #expect(effects.cancelled.map(\.id) == [left, right, bottom])
         #expect(order.count == 0)
     }
 
     @Test("Work that is cancelled before it starts never starts, nor does its dependent work")
-    func cancelled() throws {
+    func cancelledWorkNeverStarts() throws {
         var order = order(maximumStarted: 1)
         let first = try add(&order)
         let second = try add(&order)
@@ -111,7 +111,7 @@ struct WorkOrderTests {
         #expect(started9 == [first])
         let effects = order.cancel(second)
         #expect(effects == .init(cancelled: [.init(id: second, cause: nil), .init(id: third, cause: second)]))
-        _ = order.ended(first, succeeded: true)
+        _ = order.workEnded(first, succeeded: true)
         let started10 = startAll(&order)
         #expect(started10 == [fourth])
     }
@@ -124,7 +124,7 @@ struct WorkOrderTests {
         let started = order.cancel(first)
         #expect(started == .init())
         #expect(order.stage(of: first) == .started)
-        _ = order.ended(first, succeeded: true)
+        _ = order.workEnded(first, succeeded: true)
         let ended = order.cancel(first)
         #expect(ended == .init())
     }
@@ -133,13 +133,13 @@ struct WorkOrderTests {
     func endsOnlyWhenStarted() throws {
         var order = order()
         let first = try add(&order)
-        let effects = order.ended(first, succeeded: true)
+        let effects = order.workEnded(first, succeeded: true)
         #expect(effects == .init())
         #expect(order.stage(of: first) == .ready)
     }
 
     @Test("The number of unfinished pieces of work is bounded")
-    func full() throws {
+    func numberOfUnfinishedPiecesOfWorkIsBounded() throws {
         var order = order(capacity: 2)
         let first = try add(&order)
         _ = try add(&order)
@@ -183,7 +183,7 @@ struct WorkOrderTests {
                         let isGood = Int.random(in: 0...3, using: &random) > 0
                         if isGood { succeeded.insert(id) } else { failed.insert(id) }
                         started.remove(id)
-                        note(order.ended(id, succeeded: isGood))
+                        note(order.workEnded(id, succeeded: isGood))
                     }
                 }
                 while let id = order.takeNext() {
@@ -197,7 +197,7 @@ struct WorkOrderTests {
             while let id = started.first {
                 started.remove(id)
                 succeeded.insert(id)
-                note(order.ended(id, succeeded: true))
+                note(order.workEnded(id, succeeded: true))
                 while let next = order.takeNext() { started.insert(next) }
             }
             #expect(order.count == 0)

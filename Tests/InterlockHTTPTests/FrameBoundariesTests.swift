@@ -19,9 +19,9 @@ struct FrameBoundariesTests {
 
     @Test(
         "The parser regularly reaches a frame's end, however frames and reads are aligned", arguments: 0..<10 as Range<UInt64>)
-    func ends(seed: UInt64) {
+    func parserRegularlyReachesFrameEnd(seed: UInt64) {
         var random = SeededRandom(seed: seed)
-        let read = [1, 7, 1024, 16_384, 65_536].randomElement(using: &random) ?? 1
+        let readSize = [1, 7, 1024, 16_384, 65_536].randomElement(using: &random) ?? 1
         let longest = [0, 1, 500, 16_384].randomElement(using: &random) ?? 0
         var sent = Self.preface
         var ends: Set<Int> = [sent.count]
@@ -41,8 +41,8 @@ struct FrameBoundariesTests {
         var lastEnd = 0
         var maximumUncut = 0
         var isEmptyForwarded = false
-        for start in stride(from: 0, to: sent.count, by: read) {
-            let parts = boundaries.parts(ByteBuffer(bytes: sent[start..<min(start + read, sent.count)]))
+        for start in stride(from: 0, to: sent.count, by: readSize) {
+            let parts = boundaries.parts(ByteBuffer(bytes: sent[start..<min(start + readSize, sent.count)]))
             for part in [parts.first, parts.rest].compactMap(\.self) {
                 if part.readableBytes == 0 { isEmptyForwarded = true }
                 forwarded += part.readableBytesView
@@ -51,12 +51,12 @@ struct FrameBoundariesTests {
             }
         }
         #expect(forwarded == sent)
-        #expect(maximumUncut <= 65_536 + 2 * (16_384 + 9) + read)
+        #expect(maximumUncut <= 65_536 + 2 * (16_384 + 9) + readSize)
         #expect(!isEmptyForwarded)
     }
 
     @Test("Bytes that are not frames are passed on unchanged")
-    func nonsense() {
+    func bytesThatAreNotFramesArePassedOnUnchanged() {
         var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
         for byte in [0xFF, 0, 0x20] as [UInt8] {
             let bytes = ByteBuffer(repeating: byte, count: 100_000)
@@ -68,7 +68,7 @@ struct FrameBoundariesTests {
     }
 
     @Test("Frames that end with a read are not split")
-    func whole() {
+    func framesThatEndWithReadAreNotSplit() {
         var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
         #expect(boundaries.parts(ByteBuffer(bytes: Self.preface)).rest == nil)
         for _ in 0..<1000 { #expect(boundaries.parts(ByteBuffer(bytes: Self.frame(100) + Self.frame(0))).rest == nil) }

@@ -9,8 +9,8 @@ struct HTTPClientStateMachineTests {
     /// The address at which a read ends, and with it the last part of a body.
     private static let end: UInt = 4096
 
-    /// A connection whose request is on its way.
-    private static func asked(
+    /// Returns a connection with a request.
+    private static func machineWithRequest(
         _ carrier: Machine.Carrier = .connection, isReused: Bool = false, isSent: Bool = true
     ) -> Machine {
         var machine = Machine(carrier)
@@ -40,12 +40,12 @@ struct HTTPClientStateMachineTests {
     // MARK: Reuse
 
     @Test("A complete response frees the connection for another request")
-    func another() {
-        var machine = Self.asked()
+    func completeResponseFreesConnectionForAnotherRequest() {
+        var machine = Self.machineWithRequest()
         for _ in 0..<3 {
             Self.respond(&machine)
             #expect(machine.allReceived() == .none)
-            #expect(machine.readCompleted(isActive: true) == .free)
+            #expect(machine.readCompleted(isActive: true) == .returnToPool)
             #expect(machine.isPooled && machine.isResponseComplete)
             #expect(machine.begin() == .proceed)
             #expect(!machine.isResponseComplete)
@@ -55,31 +55,31 @@ struct HTTPClientStateMachineTests {
 
     @Test("A response that ends with an empty line ends with its read")
     func emptyLine() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
         #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
         #expect(machine.responseEnd() == .deliver)
-        #expect(machine.readCompleted(isActive: true) == .free)
+        #expect(machine.readCompleted(isActive: true) == .returnToPool)
     }
 
     @Test("A connection closes when its last read continues past the response")
-    func rest() {
-        var machine = Self.asked()
+    func connectionClosesWhenLastReadContinuesPastResponse() {
+        var machine = Self.machineWithRequest()
         #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
         #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
         #expect(machine.responsePart(endingAt: Self.end - 1) == .deliver)
         #expect(machine.responseEnd() == .deliver)
         #expect(machine.readCompleted(isActive: true) == .close)
-        #expect(machine.begin() == .refuse)
+        #expect(machine.begin() == .ignore)
     }
 
     @Test("Bytes between a response and the end of its read close the connection")
     func bytesAfterAnswer() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         Self.respond(&machine)
         #expect(machine.bytesReceived(.address(1), isLarge: false) == .close)
         #expect(machine.readCompleted(isActive: true) == .none)
-        #expect(machine.begin() == .refuse)
+        #expect(machine.begin() == .ignore)
     }
 
     @Test("Bytes on an unused connection close it")
@@ -87,12 +87,12 @@ struct HTTPClientStateMachineTests {
         var machine = Machine(.connection)
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .close)
         #expect(!machine.isPooled)
-        #expect(machine.begin() == .refuse)
+        #expect(machine.begin() == .ignore)
     }
 
     @Test("A second response in one read closes the connection, and is not delivered")
-    func second() {
-        var machine = Self.asked()
+    func secondResponseClosesConnection() {
+        var machine = Self.machineWithRequest()
         Self.respond(&machine)
         #expect(machine.responseHead(.final(keepsAlive: true)) == .close)
         #expect(machine.responsePart(endingAt: Self.end) == .ignore)
@@ -101,24 +101,24 @@ struct HTTPClientStateMachineTests {
 
     @Test("A connection that the server does not keep alive is not reused")
     func notKept() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         Self.respond(&machine, keepsAlive: false)
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
     @Test("A connection closes when the response ends before the request")
-    func early() {
-        var machine = Self.asked(isSent: false)
+    func connectionClosesWhenResponseEndsBeforeRequest() {
+        var machine = Self.machineWithRequest(isSent: false)
         Self.respond(&machine)
-        #expect(machine.requestPart() == .refuse)
-        #expect(machine.requestEnd() == .refuse)
-        #expect(machine.flushBegins() == .refuse)
+        #expect(machine.requestPart() == .ignore)
+        #expect(machine.requestEnd() == .ignore)
+        #expect(machine.flushBegins() == .ignore)
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
     @Test("A response read within a flush is the last one")
     func flushed() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         #expect(machine.flushBegins() == .proceed)
         Self.respond(&machine)
         machine.flushEnds(at: Self.now)
@@ -126,15 +126,15 @@ struct HTTPClientStateMachineTests {
     }
 
     @Test("A closed channel is not free")
-    func inactive() {
-        var machine = Self.asked()
+    func closedChannelIsNotFree() {
+        var machine = Self.machineWithRequest()
         Self.respond(&machine)
         #expect(machine.readCompleted(isActive: false) == .close)
     }
 
     @Test("A connection on which an upgrade was offered carries no further request")
     func offered() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         machine.upgradeOffered()
         Self.respond(&machine)
         #expect(machine.readCompleted(isActive: true) == .close)
@@ -142,18 +142,18 @@ struct HTTPClientStateMachineTests {
 
     @Test("A stream leaves the pool with its response and closes in a later tick")
     func stream() {
-        var machine = Self.asked(.stream)
+        var machine = Self.machineWithRequest(.stream)
         Self.respond(&machine)
         #expect(machine.readCompleted(isActive: true) == .closeLater)
         #expect(machine.isResponseComplete && !machine.isPooled)
-        #expect(machine.ended(at: Self.now) == .none)
+        #expect(machine.channelEnded(at: Self.now) == .none)
     }
 
     // MARK: The order of a response
 
     @Test("Informational answers precede the response, and their bodies are not delivered")
-    func informational() {
-        var machine = Self.asked()
+    func informationalAnswersPrecedeResponse() {
+        var machine = Self.machineWithRequest()
         for _ in 0..<3 {
             #expect(machine.responseHead(.informational) == .deliverInformational)
             #expect(machine.responsePart(endingAt: Self.end) == .ignore)
@@ -163,87 +163,87 @@ struct HTTPClientStateMachineTests {
 
     @Test("A second head within a response closes the connection")
     func secondHead() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
         #expect(machine.responseHead(.final(keepsAlive: true)) == .close)
         #expect(machine.responseEnd() == .ignore)
-        #expect(machine.ended(at: Self.now) == .fail(.failed))
+        #expect(machine.channelEnded(at: Self.now) == .fail(.failed))
     }
 
     @Test(
         "A malformed head closes the connection once, and nothing of the response is delivered",
         arguments: [.status, .contentLength, .transferCoding] as [HTTPClientStateMachine.ProtocolError])
-    func malformed(error: HTTPClientStateMachine.ProtocolError) {
-        var machine = Self.asked()
+    func malformedHeadClosesConnectionOnce(error: HTTPClientStateMachine.ProtocolError) {
+        var machine = Self.machineWithRequest()
         #expect(machine.responseHead(.malformed(error)) == .reject(error))
         #expect(machine.responseHead(.malformed(error)) == .ignore)
         #expect(machine.responsePart(endingAt: Self.end) == .ignore)
         #expect(machine.responseEnd() == .ignore)
         #expect(machine.close() == .none)
-        #expect(machine.ended(at: Self.now) == .fail(.failed))
+        #expect(machine.channelEnded(at: Self.now) == .fail(.failed))
     }
 
-    @Test("An end without a head is no response")
+    @Test("A connection that ends before the head of a response fails its request")
     func missingHead() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
         #expect(machine.responseEnd() == .reject(.missingHead))
-        #expect(machine.ended(at: Self.now) == .fail(.failed))
+        #expect(machine.channelEnded(at: Self.now) == .fail(.failed))
     }
 
     // MARK: Failures
 
     @Test("A request that was not sent fails as unprocessed")
-    func unsent() {
-        var machine = Self.asked(isSent: false)
-        #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
+    func requestThatWasNotSentFailsAsUnprocessed() {
+        var machine = Self.machineWithRequest(isSent: false)
+        #expect(machine.channelEnded(at: Self.now) == .leaveAndFail(.unprocessed))
         #expect(!machine.isResponseComplete)
-        #expect(machine.ended(at: Self.now) == .none)
+        #expect(machine.channelEnded(at: Self.now) == .none)
     }
 
     @Test("A reused connection that ends within a second was stale, and any other end is a failure")
-    func stale() {
-        var kept = Self.asked()
+    func quicklyEndedReusedConnectionWasStale() {
+        var kept = Self.machineWithRequest()
         Self.respond(&kept)
-        #expect(kept.readCompleted(isActive: true) == .free)
+        #expect(kept.readCompleted(isActive: true) == .returnToPool)
         #expect(kept.begin() == .proceed)
         Self.send(&kept)
         var late = kept
-        var fresh = Self.asked()
-        #expect(kept.ended(at: Self.now + .seconds(1)) == .leaveAndFail(.stale))
-        #expect(late.ended(at: Self.now + .seconds(1) + .nanoseconds(1)) == .leaveAndFail(.failed))
-        #expect(fresh.ended(at: Self.now) == .leaveAndFail(.failed))
+        var fresh = Self.machineWithRequest()
+        #expect(kept.channelEnded(at: Self.now + .seconds(1)) == .leaveAndFail(.stale))
+        #expect(late.channelEnded(at: Self.now + .seconds(1) + .nanoseconds(1)) == .leaveAndFail(.failed))
+        #expect(fresh.channelEnded(at: Self.now) == .leaveAndFail(.failed))
     }
 
     @Test("Any error other than the connection's end is a failure, even on a reused connection")
     func otherError() {
-        var machine = Self.asked(.stream, isReused: true)
-        #expect(machine.errorCaught(.other) == .noteAndClose)
-        #expect(machine.ended(at: Self.now) == .fail(.failed))
+        var machine = Self.machineWithRequest(.stream, isReused: true)
+        #expect(machine.errorCaught(.other) == .recordCauseAndClose)
+        #expect(machine.channelEnded(at: Self.now) == .fail(.failed))
     }
 
     @Test("A stream that the server refuses was not processed")
-    func refused() {
-        var machine = Self.asked(.stream)
-        #expect(machine.errorCaught(.refusedStream) == .noteAndClose)
-        #expect(machine.ended(at: Self.now) == .fail(.unprocessed))
+    func streamThatServerRefusesWasNotProcessed() {
+        var machine = Self.machineWithRequest(.stream)
+        #expect(machine.errorCaught(.refusedStream) == .recordCauseAndClose)
+        #expect(machine.channelEnded(at: Self.now) == .fail(.unprocessed))
     }
 
     @Test("A stream excluded by GOAWAY was not processed unless its response has begun")
-    func disowned() {
-        var machine = Self.asked(.stream)
+    func streamExcludedByGoawayWasNotProcessed() {
+        var machine = Self.machineWithRequest(.stream)
         var answered = machine
         machine.declaredUnprocessed()
-        #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
+        #expect(machine.channelEnded(at: Self.now) == .leaveAndFail(.unprocessed))
         #expect(answered.responseHead(.informational) == .deliverInformational)
         answered.declaredUnprocessed()
-        #expect(answered.ended(at: Self.now) == .leaveAndFail(.failed))
+        #expect(answered.channelEnded(at: Self.now) == .leaveAndFail(.failed))
     }
 
     @Test("The first error counts, and an error without a request closes the connection")
     func firstError() {
-        var machine = Self.asked()
-        #expect(machine.errorCaught(.connectionEnd) == .noteAndClose)
+        var machine = Self.machineWithRequest()
+        #expect(machine.errorCaught(.connectionEnd) == .recordCauseAndClose)
         #expect(machine.errorCaught(.other) == .ignore)
         var unused = Machine(.connection)
         #expect(unused.errorCaught(.other) == .close)
@@ -251,40 +251,40 @@ struct HTTPClientStateMachineTests {
     }
 
     @Test("An error after a close is the cause of the failure")
-    func errorAfterClose() {
-        var machine = Self.asked(.stream, isReused: true)
+    func errorAfterCloseExplainsFailure() {
+        var machine = Self.machineWithRequest(.stream, isReused: true)
         #expect(machine.close() == .close)
-        #expect(machine.errorCaught(.other) == .note)
-        #expect(machine.ended(at: Self.now) == .fail(.failed))
+        #expect(machine.errorCaught(.other) == .recordCause)
+        #expect(machine.channelEnded(at: Self.now) == .fail(.failed))
     }
 
     @Test("After a failed write the decoder's end of the response is not delivered")
     func failedWrite() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
         #expect(machine.responseHead(.final(keepsAlive: false)) == .deliver)
-        #expect(machine.writeFailed(.connectionEnd) == .note)
+        #expect(machine.writeFailed(.connectionEnd) == .recordCause)
         #expect(machine.writeFailed(.connectionEnd) == .ignore)
         #expect(machine.isPooled)
         #expect(machine.responseEnd() == .ignore)
         #expect(machine.allReceived() == .reportAllReceived)
         #expect(machine.readCompleted(isActive: true) == .none)
-        #expect(machine.ended(at: Self.now) == .leaveAndFail(.failed))
+        #expect(machine.channelEnded(at: Self.now) == .leaveAndFail(.failed))
     }
 
     @Test("An unused connection that ends leaves the pool")
     func unusedEnds() {
         var machine = Machine(.connection)
-        #expect(machine.ended(at: Self.now) == .leave)
-        #expect(machine.ended(at: Self.now) == .none)
+        #expect(machine.channelEnded(at: Self.now) == .leave)
+        #expect(machine.channelEnded(at: Self.now) == .none)
         #expect(machine.close() == .none)
     }
 
     // MARK: The receiver
 
     @Test("An abandoned request receives neither data nor a failure")
-    func abandoned() {
-        var machine = Self.asked()
+    func abandonedRequestReceivesNeitherDataNorFailure() {
+        var machine = Self.machineWithRequest()
         #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
         #expect(machine.abandon() == .close)
         #expect(!machine.isResponseComplete)
@@ -293,46 +293,46 @@ struct HTTPClientStateMachineTests {
         #expect(machine.responseEnd() == .ignore)
         #expect(machine.allReceived() == .none && machine.writabilityChanged(true) == .none)
         #expect(machine.readCompleted(isActive: true) == .none)
-        #expect(machine.ended(at: Self.now) == .none)
+        #expect(machine.channelEnded(at: Self.now) == .none)
     }
 
     @Test("The receiver is notified of writability and completed reads while its request is in progress")
-    func reports() {
+    func receiverIsNotifiedOfReadsAndWritability() {
         var machine = Machine(.connection)
         #expect(machine.writabilityChanged(false) == .none && machine.allReceived() == .none)
         #expect(machine.begin() == .proceed)
         #expect(machine.writabilityChanged(false) == .reportWritability(false))
         #expect(machine.allReceived() == .reportAllReceived)
-        #expect(machine.begin() == .refuse)
+        #expect(machine.begin() == .ignore)
     }
 
     // MARK: Another protocol
 
     @Test("The protocol changes with the end of the head, and the connection is handed over once")
-    func switched() {
-        var machine = Self.asked()
+    func protocolChangesAtEndOfHead() {
+        var machine = Self.machineWithRequest()
         machine.upgradeOffered()
-        #expect(machine.handOver() == .refuse)
+        #expect(machine.handOver() == .ignore)
         #expect(machine.responseHead(.switching) == .keepForSwitch)
-        #expect(machine.handOver() == .refuse)
+        #expect(machine.handOver() == .ignore)
         #expect(machine.responsePart(endingAt: Self.end) == .ignore)
         #expect(machine.responseEnd() == .switchProtocols)
         #expect(machine.responseEnd() == .ignore)
         #expect(machine.handOver() == .proceed)
-        #expect(machine.handOver() == .refuse)
-        #expect(machine.ended(at: Self.now) == .none)
+        #expect(machine.handOver() == .ignore)
+        #expect(machine.channelEnded(at: Self.now) == .none)
     }
 
     @Test("A receiver that does not take over the upgraded connection abandons or fails its request")
     func notTaken() {
-        var machine = Self.asked()
+        var machine = Self.machineWithRequest()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
         #expect(machine.responseHead(.switching) == .keepForSwitch)
         #expect(machine.responseEnd() == .switchProtocols)
         var closed = machine
         #expect(machine.abandon() == .close)
         #expect(closed.close() == .close)
-        #expect(closed.handOver() == .refuse)
-        #expect(closed.ended(at: Self.now) == .fail(.failed))
+        #expect(closed.handOver() == .ignore)
+        #expect(closed.channelEnded(at: Self.now) == .fail(.failed))
     }
 }

@@ -8,7 +8,7 @@ struct HTTPServerStateMachineTests {
     /// The largest weight of one part in these tests; two of them exceed each limit.
     private static let large = 40_000
 
-    /// A connection whose request has begun.
+    /// Returns a connection whose request has begun.
     private static func begun(_ carrier: Machine.Carrier = .connection, _ nextUse: Machine.NextUse = .another) -> Machine {
         var machine = Machine(carrier)
         begin(&machine, nextUse)
@@ -24,10 +24,10 @@ struct HTTPServerStateMachineTests {
     private static func arrive(
         _ part: Machine.Part, _ machine: inout Machine, isWritable: Bool = true, mayBegin: Bool = true
     ) -> Machine.WaitingAction {
-        machine.arrived(part, isWritable: isWritable, mayBegin: mayBegin)
+        machine.partReceived(part, isWritable: isWritable, mayBegin: mayBegin)
     }
 
-    /// A connection whose request is complete, has no body, and goes to this receiver.
+    /// Returns a connection whose request is complete, has no body, and goes to this receiver.
     private static func complete(
         _ carrier: Machine.Carrier = .connection, _ nextUse: Machine.NextUse = .another,
         to receiver: Machine.Receiver = .collector
@@ -39,12 +39,12 @@ struct HTTPServerStateMachineTests {
 
     private static func end(_ machine: inout Machine, to receiver: Machine.Receiver = .collector) {
         #expect(machine.take(.end) == .choose)
-        machine.continued()
+        machine.continueResolved()
         machine.setReceiver(receiver)
         #expect(machine.take(.end) == (receiver == .relay ? .relayEnd : .executeRequest))
     }
 
-    /// A connection that receives the body of its request.
+    /// Returns a connection that receives the body of its request.
     private static func receiving(
         _ receiver: Machine.Receiver, _ carrier: Machine.Carrier = .connection, _ nextUse: Machine.NextUse = .another
     ) -> Machine {
@@ -74,7 +74,7 @@ struct HTTPServerStateMachineTests {
     // MARK: Requests
 
     @Test("A connection awaits another request once the last one is answered")
-    func another() {
+    func answeredConnectionAwaitsAnotherRequest() {
         var machine = Machine(.connection)
         for _ in 0..<3 {
             Self.begin(&machine)
@@ -86,7 +86,7 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("A collected request is executed at its end")
-    func collected() {
+    func collectedRequestIsExecutedAtItsEnd() {
         var machine = Self.receiving(.collector)
         #expect(machine.take(.body(1)) == .collect)
         #expect(machine.take(.end) == .executeRequest)
@@ -124,7 +124,7 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("A request without time in its slice waits for the next slice, which always processes it")
-    func turn() {
+    func lateRequestWaitsForNextSlice() {
         var machine = Machine(.connection)
         #expect(Self.arrive(.head, &machine, mayBegin: false) == .waitForSlice)
         #expect(Self.arrive(.end, &machine) == .wait)
@@ -140,8 +140,8 @@ struct HTTPServerStateMachineTests {
         #expect(Self.next(.head, &machine, mayContinue: false) == .waitForSlice)
     }
 
-    @Test("A request waits until the client reads its responses")
-    func unread() {
+    @Test("A request waits until the client has read the earlier responses")
+    func requestWaitsUntilClientHasReadEarlierResponses() {
         var machine = Machine(.connection)
         #expect(Self.arrive(.head, &machine, isWritable: false) == .wait)
         #expect(Self.reads(&machine, isWritable: false) == .refuse)
@@ -154,7 +154,7 @@ struct HTTPServerStateMachineTests {
     // MARK: Reads
 
     @Test("Reading pauses while too many bytes are waiting")
-    func backlog() {
+    func readingPausesWhileTooManyBytesAreWaiting() {
         var machine = Self.complete()
         #expect(Self.arrive(.body(Self.large), &machine) == .wait)
         #expect(Self.reads(&machine) == .proceed)
@@ -168,11 +168,11 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("A relay whose body buffer is full holds reading")
-    func demand() {
+    func relayWhoseBodyBufferIsFullHoldsReading() {
         var machine = Self.receiving(.relay)
-        machine.demand(.held)
+        machine.setDemand(.held)
         #expect(Self.reads(&machine) == .refuse)
-        machine.demand(.wanted)
+        machine.setDemand(.wanted)
         #expect(machine.takeRead(isWritable: false) == .proceed)
     }
 
@@ -187,14 +187,14 @@ struct HTTPServerStateMachineTests {
     @Test("A connection is reused after a body that was requested or is missing", arguments: [true, false])
     func asked(isAsked: Bool) {
         var machine = Self.begun(.connection, .afterContinue)
-        if isAsked { machine.continued() } else { Self.end(&machine) }
+        if isAsked { machine.continueResolved() } else { Self.end(&machine) }
         #expect(machine.responseBegins() == .another)
     }
 
     // MARK: Other protocols
 
     @Test("Nothing is read after an upgrade request, and its connection closes")
-    func upgrade() {
+    func nothingIsReadAfterUpgradeRequest() {
         var machine = Self.complete(.connection, .otherProtocol)
         #expect(machine.responseBegins() == .otherProtocol)
         #expect(Self.reads(&machine) == .refuse)
@@ -224,7 +224,7 @@ struct HTTPServerStateMachineTests {
     // MARK: Ends
 
     @Test("A connection closes after its last response is written", arguments: [true, false])
-    func last(endsConnection: Bool) {
+    func connectionClosesAfterLastResponseIsWritten(endsConnection: Bool) {
         var machine = Self.complete(.connection, endsConnection ? .another : .last)
         #expect(Self.arrive(.head, &machine) == .wait)
         #expect(Self.respond(&machine, endsConnection: endsConnection) == .finish)
@@ -233,7 +233,7 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("Nothing is delivered once the connection closes")
-    func closing() {
+    func nothingIsDeliveredOnceConnectionCloses() {
         var machine = Self.complete(.connection, .last)
         #expect(Self.respond(&machine) == .finish)
         for part: Machine.Part in [.head, .body(1), .end] {
@@ -245,7 +245,7 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("The rest of the last request is awaited after its response")
-    func rest() {
+    func restOfLastRequestIsAwaitedAfterResponse() {
         var machine = Self.receiving(.nobody, .connection, .last)
         #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .closeOutput)
@@ -254,9 +254,9 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("The rest of a request that was answered early is dropped", arguments: [.collector, .relay] as [Machine.Receiver])
-    func early(receiver: Machine.Receiver) {
+    func restOfRequestThatWasAnsweredEarlyIsDropped(receiver: Machine.Receiver) {
         var machine = Self.receiving(receiver)
-        machine.demand(.held)
+        machine.setDemand(.held)
         #expect(Self.respond(&machine) == .dropRemainder)
         #expect(Self.reads(&machine) == .proceed)
         #expect(machine.take(.body(1)) == .drop(.extend))
@@ -264,11 +264,11 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("The deadline applies to a relay until it has answered")
-    func deadline() {
+    func deadlineAppliesUntilRelayAnswers() {
         var machine = Self.receiving(.relay)
-        #expect(machine.timedOut() == .reportTimer)
+        #expect(machine.deadlineReached() == .reportTimer)
         #expect(Self.respond(&machine) == .dropRemainder)
-        #expect(machine.timedOut() == .close)
+        #expect(machine.deadlineReached() == .close)
     }
 
     // MARK: Clients that leave
@@ -306,22 +306,22 @@ struct HTTPServerStateMachineTests {
     func malformedAfterRequest() {
         var machine = Self.complete()
         #expect(Self.arrive(.head, &machine) == .wait)
-        #expect(machine.failed(.malformed) == .dropWaiting)
+        #expect(machine.errorCaught(.malformed) == .dropWaiting)
         #expect(Self.respond(&machine) == .finish)
     }
 
     @Test("A request with a malformed rest is aborted and ends the connection")
     func malformedRest() {
         var machine = Self.receiving(.collector)
-        #expect(machine.failed(.malformed) == .abortRequest)
+        #expect(machine.errorCaught(.malformed) == .abortRequest)
         #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .closeOutput)
     }
 
     @Test("Malformed bytes where a request should begin are refused")
-    func malformed() {
+    func malformedBytesWhereRequestShouldBeginAreRefused() {
         var machine = Machine(.connection)
-        #expect(machine.failed(.malformed) == .refuse)
+        #expect(machine.errorCaught(.malformed) == .refuse)
         #expect(Self.respond(&machine) == .finish)
     }
 
@@ -329,15 +329,15 @@ struct HTTPServerStateMachineTests {
     func malformedUnread() {
         var machine = Machine(.connection)
         #expect(Self.arrive(.head, &machine, isWritable: false) == .wait)
-        #expect(machine.failed(.malformed) == .finish)
+        #expect(machine.errorCaught(.malformed) == .finish)
     }
 
     @Test("A connection closes immediately when it fails or when the bytes of a client that has left are malformed")
-    func failed() {
+    func failedConnectionClosesImmediately() {
         var machine = Self.complete()
-        #expect(machine.failed(.disconnection) == .leave)
+        #expect(machine.errorCaught(.disconnection) == .leave)
         #expect(machine.clientLeft() == .reportDeparture)
-        #expect(machine.failed(.malformed) == .leave)
+        #expect(machine.errorCaught(.malformed) == .leave)
         #expect(machine.close() == .close)
     }
 
@@ -409,18 +409,18 @@ struct HTTPServerStateMachineTests {
     }
 
     @Test("A removed key ends a connection without a request but no stream")
-    func removed() {
+    func removedKeyEndsIdleConnection() {
         var connection = Machine(.connection)
-        #expect(connection.callerRemoved() == .finish)
-        #expect(connection.callerRemoved() == .none)
+        #expect(connection.keyRevoked() == .finish)
+        #expect(connection.keyRevoked() == .none)
         var stream = Machine(.stream)
-        #expect(stream.callerRemoved() == .none)
+        #expect(stream.keyRevoked() == .none)
     }
 
     @Test("A removed key aborts an unanswered request, whose rest is not awaited")
     func removedWithinBody() {
         var machine = Self.receiving(.collector)
-        #expect(machine.callerRemoved() == .abortRequest)
+        #expect(machine.keyRevoked() == .abortRequest)
         #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .close)
     }
@@ -429,9 +429,9 @@ struct HTTPServerStateMachineTests {
     func removedDuringResponse() {
         var relayed = Self.complete(to: .relay)
         _ = relayed.responseBegins()
-        #expect(relayed.callerRemoved() == .abortRequest)
+        #expect(relayed.keyRevoked() == .abortRequest)
         var stream = Self.complete()
         _ = stream.responseBegins()
-        #expect(stream.callerRemoved() == .linger)
+        #expect(stream.keyRevoked() == .linger)
     }
 }

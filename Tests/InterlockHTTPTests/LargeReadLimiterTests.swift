@@ -36,12 +36,12 @@ struct LargeReadLimiterTests {
     }
 
     @Test("Four readers at a time read, in the order of their requests")
-    func order() {
+    func atMostFourReadersRead() {
         let line = Line()
         let readers = line.requestTurn(0..<10)
         #expect(line.read == [0, 1, 2, 3])
         for number in 4..<10 {
-            line.turns.ended()
+            line.turns.endTurn()
             #expect(line.read == Array(0...number))
         }
         withExtendedLifetime(readers) {}
@@ -58,7 +58,7 @@ struct LargeReadLimiterTests {
         line.loop.advanceTime(by: .microseconds(250))
         #expect(line.read == Array(0..<10))
         // Late ends of slow turns do not make more turns available than there are.
-        for _ in 0..<10 { line.turns.ended() }
+        for _ in 0..<10 { line.turns.endTurn() }
         _ = line.requestTurn(10..<20)
         #expect(line.read.count == 14)
     }
@@ -69,7 +69,7 @@ struct LargeReadLimiterTests {
         _ = line.requestTurn(0..<4)
         for reader in line.requestTurn(4..<100_000) { reader.isOpen = false }
         _ = line.requestTurn(100_000..<100_001)
-        line.turns.ended()
+        line.turns.endTurn()
         #expect(line.read == [0, 1, 2, 3, 100_000])
     }
 }

@@ -49,7 +49,7 @@ struct MessageEncoderTests {
         Bool.random(using: &random) ? nil : ["Trailer-Name": "value"]
     }
 
-    /// Three messages with random bodies and trailers, encoded by NIO and by `MessageEncoder`.
+    /// Returns three messages with random bodies and trailers, encoded by NIO and by `MessageEncoder`.
     private static func encodedTwice<Head: Equatable & Sendable>(
         by handler: any ChannelHandler, _ random: inout SeededRandom, head: (inout SeededRandom) -> Head,
         append: (Head, inout MessageEncoder) -> Void
@@ -76,7 +76,7 @@ struct MessageEncoderTests {
     private static func version(_ random: inout SeededRandom) -> HTTPVersion { Bool.random(using: &random) ? .http1_1 : .http1_0 }
 
     @Test("NIO's encoder writes the same responses", arguments: 0..<300)
-    func responses(seed: UInt64) throws {
+    func nioEncoderWritesSameResponses(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         let statuses: [HTTPResponseStatus] = [
             .ok, .noContent, .notModified, .continue, .custom(code: 299, reasonPhrase: "Odd"), .badGateway,
@@ -91,7 +91,7 @@ struct MessageEncoderTests {
     }
 
     @Test("NIO's encoder writes the same requests", arguments: 0..<300)
-    func requests(seed: UInt64) throws {
+    func nioEncoderWritesSameRequests(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         let methods: [HTTPMethod] = [.GET, .HEAD, .POST, .PUT, .PATCH, .DELETE, .TRACE, .OPTIONS, .RAW(value: "PURGE")]
         let (expected, encoded) = try Self.encodedTwice(by: HTTPRequestEncoder(), &random) {
@@ -106,13 +106,13 @@ struct MessageEncoderTests {
 
     @Test("A small reply is one buffer")
     func oneBuffer() throws {
-        let answer = Self.encoded { encoder in
+        let response = Self.encoded { encoder in
             encoder.append(HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Content-Length": "2"]))
             let isCopied = encoder.append(.byteBuffer(ByteBuffer(string: "ok")))
             #expect(isCopied)
             encoder.appendEnd(nil)
         }
-        #expect(answer == "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        #expect(response == "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     }
 
     @Test("Bytes that are not UTF-8 pass unchanged in heads and trailers")

@@ -18,7 +18,7 @@ struct UnreadBytesTests {
     }
 
     @Test("Unread bytes are kept in order")
-    func order() {
+    func unreadBytesAreKeptInOrder() {
         var input = ByteBuffer(string: "abc")
         input.moveReaderIndex(forwardBy: 2)
         for letter in "defghijklmnopqrstuvwxyz" { input.append(unread: ByteBuffer(string: String(letter))) }
@@ -26,7 +26,7 @@ struct UnreadBytesTests {
     }
 
     @Test("The first bytes are taken without a copy")
-    func first() {
+    func firstBytesAreTakenWithoutCopy() {
         let bytes = ByteBuffer(repeating: 1, count: 4096)
         var input = ByteBuffer()
         input.append(unread: bytes)

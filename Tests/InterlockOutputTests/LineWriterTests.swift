@@ -44,7 +44,7 @@ struct LineWriterTests {
     }
 
     @Test("Callers never wait, lines keep their order, and dropped lines are counted at their position")
-    func drops() {
+    func callersNeverWait() {
         let pipe = Pipe()
         defer { pipe.close() }
         let writer = LineWriter(pipe.writer)
@@ -74,7 +74,7 @@ struct LineWriterTests {
     }
 
     @Test("A flush gives up after its timeout, and later messages do not wait again")
-    func flush() {
+    func flushGivesUpAfterTimeout() {
         let pipe = Pipe()
         defer { pipe.close() }
         let writer = LineWriter(pipe.writer)
@@ -87,7 +87,7 @@ struct LineWriterTests {
     }
 
     @Test("A task that waits for its line ends when it is cancelled")
-    func cancellation() async {
+    func cancelledTaskStopsWaitingForLine() async {
         let pipe = Pipe()
         defer { pipe.close() }
         let writer = LineWriter(pipe.writer)

@@ -14,10 +14,10 @@ struct BoundsTests {
         try await RESPTestAPI.with { api in
             let maximum = RESPConnection.maximumFollowed
             let commands = (0...maximum).map { "LOCK.ACQUIRE lease-\($0) 60000 LINKED\r\n" }.joined() + "PING done\r\n"
-            async let answer = api.exchange(commands, until: "done")
-            let text = try await answer
-            #expect(text.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == maximum)
-            #expect(text.contains("-UNAVAILABLE this connection already watches \(maximum) leases"))
+            async let replies = api.exchange(commands, until: "done")
+            let received = try await replies
+            #expect(received.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == maximum)
+            #expect(received.contains("-UNAVAILABLE this connection already watches \(maximum) leases"))
             let other = try await api.send("LOCK.ACQUIRE", "another", "60000", "LINKED")
             #expect(other.array?.count == 3)
         }
@@ -30,12 +30,12 @@ struct BoundsTests {
             #expect(leases.reserve(for: "web"))
             // Half of the reservations stay pending.
             guard number.isMultiple(of: 2) else { continue }
-            leases.remember("lock-\(number)", token: "t", fence: 1, takenBy: "web", milliseconds: 60_000)
+            leases.remember("lock-\(number)", token: "t", fence: 1, acquiredBy: "web", ttlMilliseconds: 60_000)
             leases.cancel(for: "web")
         }
         #expect(!leases.reserve(for: "web"))
         #expect(leases.reserve(for: "ops"))
-        leases.forget("lock-6", takenBy: "web", token: "t")
+        leases.forget("lock-6", acquiredBy: "web", token: "t")
         #expect(leases.reserve(for: "web"))
         #expect(!leases.reserve(for: "web"))
     }

@@ -19,7 +19,7 @@ struct CallPacerTests {
                 self.loop = loop
             }
 
-            func admitted() {
+            func callAdmitted() {
                 loop.now = loop.now + loop.cost
                 loop.started.append(number)
             }
@@ -41,7 +41,7 @@ struct CallPacerTests {
         func request(_ number: Int) -> [() -> Void] {
             let calls = (0..<number).map { Call(count + $0, self) }
             count += number
-            for call in calls { pacer.begin(call) }
+            for call in calls { pacer.admit(call) }
             events.run()
             return calls.map { call in { call.isWanted = false } }
         }
@@ -50,7 +50,7 @@ struct CallPacerTests {
         func end(_ number: Int) {
             for _ in 0..<number {
                 now = now + cost
-                pacer.ended()
+                pacer.callEnded()
             }
             events.run()
         }
@@ -61,7 +61,7 @@ struct CallPacerTests {
         func keepBusy(_ time: TimeAmount, arrivals number: Int, observed: TimeAmount? = nil) {
             let calls = (0..<number).map { Call(count + $0, self) }
             count += number
-            for call in calls { pacer.begin(call) }
+            for call in calls { pacer.admit(call) }
             now = now + time
             events.advanceTime(by: observed ?? time)
         }
@@ -79,12 +79,12 @@ struct CallPacerTests {
         // The first tick allows half a millisecond of calls, plus a few at its end.
         #expect(loop.started.count < 20)
         var largest = 0
-        var ended = 0
-        while ended < 1000 {
-            let inFlight = loop.started.count - ended
+        var endedCount = 0
+        while endedCount < 1000 {
+            let inFlight = loop.started.count - endedCount
             largest = max(largest, inFlight)
             loop.end(min(inFlight, 8))
-            ended += min(inFlight, 8)
+            endedCount += min(inFlight, 8)
             loop.pass(.microseconds(250))
         }
         #expect(loop.started == Array(0..<1000))
@@ -102,12 +102,12 @@ struct CallPacerTests {
     }
 
     @Test("All calls of a burst to a slow service start soon, before any ends")
-    func burst() {
+    func burstToSlowServiceStartsSoon() {
         let loop = Loop()
         _ = loop.request(200)
         let start = loop.now
         while loop.started.count < 200, loop.now - start < .seconds(1) { loop.pass(.microseconds(250)) }
-        // The calls themselves take 20 ms of this.
+        // The calls themselves take 20 ms of this time.
         #expect(loop.now - start < .milliseconds(60))
     }
 

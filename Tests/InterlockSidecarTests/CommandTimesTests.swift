@@ -13,7 +13,7 @@ struct CommandTimesTests {
     }
 
     @Test("Each command is counted once, regardless of its form and outcome")
-    func counting() {
+    func eachCommandIsCountedOnce() {
         let registry = PrometheusRegistry()
         let times = CommandTimes(in: registry)
         var arrivals = CommandArrivals()
@@ -23,10 +23,10 @@ struct CommandTimesTests {
         arrivals.recordRepeats(99)
         arrivals.recordArrival(take, tag: 108, at: Self.at(0))
         arrivals.recordArrival(RESPCommandTable.unknown, tag: 109, at: Self.at(40))
-        arrivals.answered(before: 8, now: Self.at(1), times)
-        arrivals.answered(before: 58, now: Self.at(2), times)
-        arrivals.answered(before: 58, now: Self.at(3), times)
-        arrivals.answered(before: 110, now: Self.at(50), times)
+        arrivals.recordReplies(before: 8, now: Self.at(1), times)
+        arrivals.recordReplies(before: 58, now: Self.at(2), times)
+        arrivals.recordReplies(before: 58, now: Self.at(3), times)
+        arrivals.recordReplies(before: 110, now: Self.at(50), times)
         #expect(arrivals.isEmpty)
         let lines = Self.lines(registry)
         #expect(lines.contains(#"interlock_resp_command_seconds_count{command="ping"} 1"#))
@@ -37,7 +37,7 @@ struct CommandTimesTests {
     }
 
     @Test("A real listener counts every reply, including delayed and pipelined ones")
-    func api() async throws {
+    func realListenerCountsEveryReply() async throws {
         try await RESPTestAPI.with { api in
             let takes = String(repeating: "LIMIT.TAKE catalog\r\n", count: 50)
             _ = try await api.exchange("\(takes)LOCK.ACQUIRE a 30000\r\nPING\r\nNOPE\r\nECHO done\r\n", until: "$4\r\ndone\r\n")

@@ -17,10 +17,10 @@ struct ConfigurationAccessTests {
         """
 
     @Test("A key comes from a variable or from the file")
-    func keys() throws {
-        let read = try configuration(twoKeys, environment: ["OPS": "from-variable"])
+    func keyComesFromVariableOrFromFile() throws {
+        let settings = try configuration(twoKeys, environment: ["OPS": "from-variable"])
         #expect(
-            read.keys == [
+            settings.keys == [
                 APIKey(name: "ops", secret: "from-variable", role: .admin),
                 APIKey(name: "web", secret: "literal-secret", role: .use),
             ]
@@ -135,21 +135,21 @@ struct ConfigurationAccessTests {
             "redis: { url: \"http://host?password=hunter2\" }",
         ]
     )
-    func concealed(yaml: String) {
+    func noErrorRepeatsSecret(yaml: String) {
         let errors = configurationErrors(of: yaml)
         #expect(!errors.isEmpty)
         #expect(!errors.joined().contains("hunter2"))
     }
 
     @Test("Printing or dumping a configuration reveals no secret")
-    func printing() throws {
-        let read = try configuration(
+    func printingOrDumpingConfigurationRevealsNoSecret() throws {
+        let settings = try configuration(
             twoKeys + "redis: { url: \"redis://me:hunter2@host:6379/1\" }",
             environment: ["OPS": "from-variable"]
         )
         var dumped = ""
-        dump(read, to: &dumped)
-        for text in ["\(read)", String(reflecting: read), dumped] {
+        dump(settings, to: &dumped)
+        for text in ["\(settings)", String(reflecting: settings), dumped] {
             #expect(text.contains("ops") && text.contains("host:6379"))
             #expect(!text.contains("hunter2") && !text.contains("from-variable") && !text.contains("literal-secret"))
         }
@@ -191,7 +191,7 @@ struct ConfigurationAccessTests {
             ("0.0.0.0", false), ("127.1", false), ("::", false), ("127.0.0.1.example.com", false), ("10.0.0.1", false),
         ]
     )
-    func loopback(host: String, isLoopback: Bool) {
+    func onlyUnambiguousLoopbackAddressesCountAsLoopback(host: String, isLoopback: Bool) {
         #expect(SocketEndpoint(host: host, port: 1).isLoopback == isLoopback)
     }
 

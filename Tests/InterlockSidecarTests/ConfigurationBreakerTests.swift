@@ -6,13 +6,13 @@ import Testing
 @Suite("Configuration: breakers")
 struct ConfigurationBreakerTests {
     private func breaker(_ yaml: String) throws -> BreakerSettings {
-        let read = try configuration("services: { a: { breaker: \(yaml) } }")
-        return try #require(read.services.first).breaker
+        let settings = try configuration("services: { a: { breaker: \(yaml) } }")
+        return try #require(settings.services.first).breaker
     }
 
     @Test("Every setting is read")
-    func everything() throws {
-        let read = try breaker(
+    func everySettingIsRead() throws {
+        let settings = try breaker(
             """
             { failure_rate: 25%, slow_call: 1s, slow_rate: 60%, window_calls: 200, minimum_calls: 50, consecutive_failures: 7,
               reporters: 3, open_for: 1s..9s, half_open_permits: 2, failures: [500..599, 429], ignore: [404],
@@ -21,13 +21,13 @@ struct ConfigurationBreakerTests {
         let expected = BreakerSettings(
             failureRate: 0.25, slowCall: .seconds(1), slowRate: 0.6, window: .calls(200), minimumCalls: 50,
             consecutiveFailures: 7, reporters: 3, openFor: .seconds(1) ... .seconds(9), halfOpenPermits: 2,
-            failureStatuses: StatusSet(500...599, 429...429), ignoredStatuses: StatusSet(404...404), honoursRetryAfter: false,
+            failureStatuses: StatusSet(500...599, 429...429), ignoredStatuses: StatusSet(404...404), honorsRetryAfter: false,
             isMetricsOnly: true)
-        #expect(read == expected)
+        #expect(settings == expected)
     }
 
     @Test("Omitted settings have their defaults")
-    func defaults() throws {
+    func omittedSettingsHaveDefaults() throws {
         #expect(try breaker("{}") == BreakerSettings())
     }
 
@@ -38,7 +38,7 @@ struct ConfigurationBreakerTests {
     }
 
     @Test("Statuses can be a single code, a range, a list or empty")
-    func statuses() throws {
+    func statusesAreReadInEveryForm() throws {
         #expect(try breaker("{ failures: 500 }").failureStatuses == StatusSet(500...500))
         #expect(try breaker("{ failures: 500..503 }").failureStatuses == StatusSet(500...503))
         #expect(try breaker("{ failures: [] }").failureStatuses == StatusSet())

@@ -7,10 +7,10 @@ import Testing
 @Suite("Configuration: a Redis Cluster")
 struct ConfigurationClusterTests {
     @Test("The servers are listed, and TLS changes their URLs")
-    func reads() throws {
-        let read = try configuration("redis: { cluster: [R1, \"r2:7000\", \"[::1]\"] }")
-        #expect(read.redis.url == "redis+cluster://r1:6379,r2:7000,[::1]:6379")
-        let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
+    func serversAreListed() throws {
+        let settings = try configuration("redis: { cluster: [R1, \"r2:7000\", \"[::1]\"] }")
+        #expect(settings.redis.url == "redis+cluster://r1:6379,r2:7000,[::1]:6379")
+        let server = try settings.coordinatorConfiguration(redisURL: try #require(settings.redis.url)).redis
         #expect(server.displayName == "redis+cluster://r1:6379,r2:7000,[::1]:6379")
         let secured = try configuration("redis: { cluster: [r1], tls: { server_name: redis.internal } }")
         #expect(secured.redis.url == "rediss+cluster://r1:6379")
@@ -39,14 +39,14 @@ struct ConfigurationClusterTests {
             ),
         ]
     )
-    func invalid(yaml: String, error: String) {
+    func invalidSettingIsRejectedWithLocation(yaml: String, error: String) {
         #expect(
             configurationErrors(of: "redis: \(yaml)").first?.hasSuffix(error) ?? false,
             "\(configurationErrors(of: "redis: \(yaml)"))")
     }
 
     @Test("A cluster cannot be a server of a quorum")
-    func quorum() {
+    func clusterCannotBeServerOfQuorum() {
         let errors = configurationErrors(
             of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
         #expect(

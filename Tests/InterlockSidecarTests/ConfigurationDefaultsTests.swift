@@ -31,7 +31,7 @@ struct ConfigurationDefaultsTests {
         "An empty file gives every setting its default",
         arguments: ["", "# only a comment\n", "services:\n", "redis: {}\nlisten:\n"]
     )
-    func defaults(yaml: String) throws {
+    func emptyFileGivesEverySettingItsDefault(yaml: String) throws {
         #expect(try configuration(yaml) == SidecarConfiguration())
     }
 
@@ -49,8 +49,8 @@ struct ConfigurationDefaultsTests {
     }
 
     @Test("Every server setting is read")
-    func server() throws {
-        let read = try configuration(
+    func everyServerSettingIsRead() throws {
+        let settings = try configuration(
             """
             redis: { url: "rediss://:pw@cache:6380/2", urls: null }
             listen: { resp: "[::1]:0", http: "localhost:81", unix: /tmp/s, hosts: [a.example], max_connections: 5 }
@@ -72,12 +72,12 @@ struct ConfigurationDefaultsTests {
             keyPrefix: "", minimumTTL: .milliseconds(100), maximumTTL: .seconds(7200), maximumWait: .zero,
             maximumHold: .seconds(8 * 3600), waitReplicas: 2)
         expected.fleetSize = 3
-        #expect(read == expected)
+        #expect(settings == expected)
     }
 
     @Test("Every service setting is read")
-    func service() throws {
-        let read = try configuration(
+    func everyServiceSettingIsRead() throws {
+        let settings = try configuration(
             """
             services:
               catalog:
@@ -110,13 +110,13 @@ struct ConfigurationDefaultsTests {
             whenRedisIsDown: .deny
         )
         expected.permitLifetime = .seconds(90)
-        #expect(read.services == [expected])
-        #expect(read.warnings.isEmpty)
+        #expect(settings.services == [expected])
+        #expect(settings.warnings.isEmpty)
     }
 
     @Test("Every limit algorithm is read")
-    func algorithms() throws {
-        let read = try configuration(
+    func everyLimitAlgorithmIsRead() throws {
+        let settings = try configuration(
             """
             services:
               catalog:
@@ -135,7 +135,7 @@ struct ConfigurationDefaultsTests {
             ),
             LimitDefinition(name: "1h-subject", limit: 3, window: .seconds(3600), isPerSubject: true, requiresSubject: true),
         ]
-        #expect(read.services.first?.limits == expected)
+        #expect(settings.services.first?.limits == expected)
     }
 
     @Test("A service without a value causes a warning, but {} does not")
@@ -145,10 +145,10 @@ struct ConfigurationDefaultsTests {
     }
 
     @Test("Services keep the order of the file")
-    func order() throws {
-        let read = try configuration("services: { zebra: {}, ant: , mole: {} }")
-        #expect(read.services.map(\.name) == ["zebra", "ant", "mole"])
-        #expect(read.services[1] == ServiceDefinition(name: "ant"))
+    func servicesKeepOrderOfFile() throws {
+        let settings = try configuration("services: { zebra: {}, ant: , mole: {} }")
+        #expect(settings.services.map(\.name) == ["zebra", "ant", "mole"])
+        #expect(settings.services[1] == ServiceDefinition(name: "ant"))
     }
 
     @Test(
@@ -158,21 +158,21 @@ struct ConfigurationDefaultsTests {
         ]
     )
     func limitName(window: String, name: String) throws {
-        let read = try configuration("services: { a: { limits: [ { limit: 1, per: \(window) } ] } }")
-        #expect(read.services.first?.limits.first?.name == name)
+        let settings = try configuration("services: { a: { limits: [ { limit: 1, per: \(window) } ] } }")
+        #expect(settings.services.first?.limits.first?.name == name)
     }
 
     @Test("A limit per subject and a global one with the same window have different names")
     func subjectLimitName() throws {
-        let read = try configuration(
+        let settings = try configuration(
             "services: { a: { limits: [ { limit: 9, per: 1s }, { limit: 2, per: 1s, per_subject: true } ] } }"
         )
-        #expect(read.services.first?.limits.map(\.name) == ["1s", "1s-subject"])
+        #expect(settings.services.first?.limits.map(\.name) == ["1s", "1s-subject"])
     }
 
     @Test("An alias expands to the value of its anchor")
-    func alias() throws {
-        let read = try configuration("services: { a: &s { permit_ttl: 3s }, b: *s }")
-        #expect(read.services.map(\.permitLifetime) == [.seconds(3), .seconds(3)])
+    func aliasExpandsToValueOfAnchor() throws {
+        let settings = try configuration("services: { a: &s { permit_ttl: 3s }, b: *s }")
+        #expect(settings.services.map(\.permitLifetime) == [.seconds(3), .seconds(3)])
     }
 }

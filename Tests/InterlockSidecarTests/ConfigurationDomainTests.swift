@@ -21,7 +21,7 @@ struct ConfigurationDomainTests {
     private struct InvalidFile: Error, Equatable { var text: String }
 
     @Test("Rules are read in every form, with and without optional settings")
-    func rules() throws {
+    func rulesAreReadInEveryForm() throws {
         let settings = try configuration(
             """
             listen: { grpc: 127.0.0.1:7381 }
@@ -74,14 +74,14 @@ struct ConfigurationDomainTests {
             ("{ limit: 1, per: 1s }", "expected the key key: the key of a descriptor's entry"),
             ("{ key: a, limit: 20000, per: 1s, algorithm: sliding }", "expected a limit of 10000 or less"),
         ])
-    func errors(rule: String, message: String) {
+    func errorsNameLines(rule: String, message: String) {
         let errors = configurationErrors(of: "rate_limits:\n  edge:\n    descriptors:\n      - \(rule)")
         #expect(errors.count >= 1 && errors.allSatisfy { $0.hasPrefix("file.yaml:4: rate_limits.edge.descriptors[0]") })
         #expect(errors.contains { $0.contains(message) }, "\(errors)")
     }
 
     @Test("A duplicate rule is rejected, and so is count_refused without independent rules")
-    func duplicates() throws {
+    func duplicateRuleIsRejected() throws {
         let yaml = """
             rate_limits:
               edge:
@@ -140,7 +140,7 @@ struct ConfigurationDomainTests {
             ("share_threshold: true", "import.yaml:4: descriptors[0].share_threshold: true requires a value with a star"),
             ("reqests: 1", "import.yaml:4: descriptors[0].reqests: unknown key"),
         ])
-    func unsupported(line: String, message: String) throws {
+    func unsupportedSettingIsRejectedWithItsLine(line: String, message: String) throws {
         let error = #expect(throws: InvalidFile.self) {
             _ = try Self.imported("domain: x\ndescriptors:\n  - key: a\n    \(line)\n")
         }
@@ -257,7 +257,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test("Names with spaces and colons, and domains with colons, are accepted as in the reference")
-    func namesWithSpaces() throws {
+    func namesMayContainSpacesAndColons() throws {
         let settings = try Self.imported(
             """
             domain: edge:1
@@ -272,7 +272,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test("A setting that the reference ignores is ignored with a warning")
-    func ignored() throws {
+    func settingThatReferenceIgnoresIsIgnoredWithWarning() throws {
         let settings = try Self.imported(
             "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 5, shadow_mode: true } }\n")
         #expect(settings.definitions.first?.rules.first?.isShadow == false)
@@ -281,7 +281,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test("A byte order mark is not part of the text")
-    func byteOrderMark() throws {
+    func byteOrderMarkIsIgnored() throws {
         #expect(try configuration("\u{FEFF}fleet_size: 3").fleetSize == 3)
         #expect(try Self.imported("\u{FEFF}domain: x\ndescriptors: []\n").definitions.first?.name == "x")
     }
@@ -294,11 +294,11 @@ struct ConfigurationDomainTests {
         var limiter = DomainLimiter(domain: try #require(settings.definitions.first))
         for (key, window) in [("a", 3600), ("b", 1)] {
             let descriptor = RequestedDescriptor(entries: [DescriptorEntry(key: key, value: "x")])
-            guard case .answered(let answer) = limiter.admit([descriptor], id: 1, now: Instant(nanoseconds: 0)) else {
+            guard case .decided(let decision) = limiter.admit([descriptor], id: 1, now: Instant(nanoseconds: 0)) else {
                 return #expect(Bool(false), "the decision needs Redis")
             }
-            #expect(answer.statuses[0].bound == .limited(limit: 0, window: .seconds(window)))
-            #expect(answer.statuses[0].resetAfter >= 86_400_000)
+            #expect(decision.statuses[0].bound == .limited(limit: 0, window: .seconds(window)))
+            #expect(decision.statuses[0].resetAfterMilliseconds >= 86_400_000)
         }
     }
 }

@@ -54,8 +54,8 @@ struct ConfigurationErrorTests {
             ("unix_group: no such group", "expected the name of an existing group, or a number"),
         ])
     func unixSocket(yaml: String, error: String) throws {
-        let found = try #require(configurationErrors(of: "listen: { unix: /run/a.sock, \(yaml) }").first)
-        #expect(found.contains("listen.\(yaml.prefix { $0 != ":" }): \(error)"), "\(found)")
+        let firstError = try #require(configurationErrors(of: "listen: { unix: /run/a.sock, \(yaml) }").first)
+        #expect(firstError.contains("listen.\(yaml.prefix { $0 != ":" }): \(error)"), "\(firstError)")
     }
 
     @Test(
@@ -164,7 +164,7 @@ struct ConfigurationErrorTests {
             ),
         ]
     )
-    func service(yaml: String, error: String) {
+    func invalidValueOfServiceIsRejectedWithLocation(yaml: String, error: String) {
         #expect(configurationErrors(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(error)"])
     }
 
@@ -228,7 +228,7 @@ struct ConfigurationErrorTests {
             ),
         ]
     )
-    func server(yaml: String, error: String) {
+    func invalidServerSettingIsRejectedWithLocation(yaml: String, error: String) {
         #expect(configurationErrors(of: yaml).first == "file.yaml:1: \(error)")
     }
 
@@ -279,10 +279,10 @@ struct ConfigurationErrorTests {
     }
 
     @Test("Top-level keys that begin with x- are ignored, so they can hold anchors")
-    func extensions() throws {
-        let read = try configuration("x-limits: &l [ { limit: 1, per: 1s } ]\nservices: { catalog: { limits: *l } }")
-        #expect(read.services.first?.limits.map(\.limit) == [1])
-        #expect(read.warnings.isEmpty)
+    func extensionKeysAreIgnored() throws {
+        let settings = try configuration("x-limits: &l [ { limit: 1, per: 1s } ]\nservices: { catalog: { limits: *l } }")
+        #expect(settings.services.first?.limits.map(\.limit) == [1])
+        #expect(settings.warnings.isEmpty)
         #expect(configurationErrors(of: "services: { catalog: { x-note: a } }").count == 1)
     }
 
@@ -351,7 +351,7 @@ struct ConfigurationErrorTests {
             ("- redis", "file.yaml:1: expected a mapping"),
         ]
     )
-    func syntax(yaml: String, beginning: String) throws {
+    func invalidYAMLIsRejectedWithLine(yaml: String, beginning: String) throws {
         let error = try #require(configurationErrors(of: yaml).first)
         #expect(error.hasPrefix(beginning), "\(error)")
     }
@@ -363,7 +363,7 @@ struct ConfigurationErrorTests {
     }
 
     @Test("Aliases cannot turn a small file into unbounded work")
-    func aliases() {
+    func aliasesCannotTurnSmallFileIntoUnboundedWork() {
         let items = String(repeating: "*l,", count: 2000)
         let services = (0..<2000).map { "s\($0): { limits: *all }" }.joined(separator: "\n  ")
         let yaml = """

@@ -7,8 +7,8 @@ struct ConfigurationOverridesTests {
     private let file = "redis: { url: \"redis://file\" }\nlisten: { resp: \"127.0.0.1:1\", http: \"127.0.0.1:2\" }"
 
     @Test("The environment overrides the file, and a flag overrides both")
-    func precedence() throws {
-        let read = try configuration(
+    func environmentOverridesFile() throws {
+        let settings = try configuration(
             file,
             environment: [
                 "INTERLOCK_REDIS_URL": "redis://variable", "INTERLOCK_RESP": "127.0.0.1:3", "INTERLOCK_UNIX": "/tmp/variable",
@@ -16,12 +16,12 @@ struct ConfigurationOverridesTests {
             ],
             flags: .init(redisURL: "unix:///flag", dataDirectory: "/var/flag")
         )
-        #expect(read.redis.url == "unix:///flag")
-        #expect(read.listen.resp == SocketEndpoint(host: "127.0.0.1", port: 3))
-        #expect(read.listen.http == SocketEndpoint(host: "127.0.0.1", port: 2))
-        #expect(read.listen.unix == "/tmp/variable")
-        #expect(read.dataDirectory == "/var/flag")
-        #expect(read.log.level == .error)
+        #expect(settings.redis.url == "unix:///flag")
+        #expect(settings.listen.resp == SocketEndpoint(host: "127.0.0.1", port: 3))
+        #expect(settings.listen.http == SocketEndpoint(host: "127.0.0.1", port: 2))
+        #expect(settings.listen.unix == "/tmp/variable")
+        #expect(settings.dataDirectory == "/var/flag")
+        #expect(settings.log.level == .error)
     }
 
     @Test("An empty variable counts as not set")
@@ -39,10 +39,10 @@ struct ConfigurationOverridesTests {
 
     @Test("An unknown variable causes a warning, and so does a file that names no Redis")
     func unknownVariable() throws {
-        let read = try configuration("fleet_size: 2", environment: ["INTERLOCK_REDIS_UTL": "redis://h", "OTHER": "x"])
-        #expect(read.warnings.count == 1)
-        #expect(read.warnings.first?.hasPrefix("INTERLOCK_REDIS_UTL is not a setting of interlock serve") == true)
-        #expect(read.embeddedRedisWarning?.contains("redis.embedded: true") == true)
+        let settings = try configuration("fleet_size: 2", environment: ["INTERLOCK_REDIS_UTL": "redis://h", "OTHER": "x"])
+        #expect(settings.warnings.count == 1)
+        #expect(settings.warnings.first?.hasPrefix("INTERLOCK_REDIS_UTL is not a setting of interlock serve") == true)
+        #expect(settings.embeddedRedisWarning?.contains("redis.embedded: true") == true)
         #expect(try configuration("redis: { embedded: true }").embeddedRedisWarning == nil)
         #expect(try configuration("redis: { url: redis://h }").embeddedRedisWarning == nil)
         #expect(configurationErrors(of: "redis: { url: redis://h, embedded: true }").count == 1)
@@ -54,8 +54,8 @@ struct ConfigurationOverridesTests {
         #expect(errors.first?.contains("variables in URLs are not expanded") == true)
         #expect(errors.first?.contains("redis.url_env") == true)
         #expect(errors.first?.contains("redis.password_file") == true)
-        let read = try configuration("redis: { url_env: SHOP_REDIS }", environment: ["SHOP_REDIS": "redis://:hunter2@h"])
-        #expect(read.redis.url == "redis://:hunter2@h")
+        let settings = try configuration("redis: { url_env: SHOP_REDIS }", environment: ["SHOP_REDIS": "redis://:hunter2@h"])
+        #expect(settings.redis.url == "redis://:hunter2@h")
         #expect(configurationErrors(of: "redis: { url_env: SHOP_REDIS }").count == 1)
     }
 

@@ -5,13 +5,13 @@ import Testing
 @Suite("Configuration: probes")
 struct ConfigurationProbeTests {
     private func probe(_ yaml: String) throws -> ProbeSettings {
-        let read = try configuration("services: { a: { url: 'http://a.example', probe: \(yaml) } }")
-        return try #require(read.services.first?.probe)
+        let settings = try configuration("services: { a: { url: 'http://a.example', probe: \(yaml) } }")
+        return try #require(settings.services.first?.probe)
     }
 
     @Test("Every setting is read")
-    func everything() throws {
-        let read = try probe(
+    func everySettingIsRead() throws {
+        let settings = try probe(
             """
             { path: /status?full=1, every: 10s, timeout: 2s, unhealthy_after: 3, healthy_after: 4, trial: true, from: all,
               expect: { status: [200, 301..302], headers: { X-State: up }, body: fine,
@@ -27,24 +27,24 @@ struct ConfigurationProbeTests {
         let expected = ProbeSettings(
             target: .http("/status?full=1"), interval: .seconds(10), timeout: .seconds(2), expectation: expectation,
             unhealthyAfter: 3, healthyAfter: 4, isFollowedByTrial: true, origin: .all)
-        #expect(read == expected)
+        #expect(settings == expected)
     }
 
     @Test("Omitted settings have their defaults")
-    func defaults() throws {
+    func omittedSettingsHaveDefaults() throws {
         #expect(try probe("{ path: / }") == ProbeSettings(target: .http("/")))
     }
 
     @Test("A full URL or a TCP address does not need a service URL")
     func elsewhere() throws {
-        let read = try configuration(
+        let settings = try configuration(
             """
             services:
               a: { probe: { url: "https://status.example/health" } }
               b: { probe: { tcp: "db.example:5432" } }
             """)
         #expect(
-            read.services.map(\.probe?.target) == [
+            settings.services.map(\.probe?.target) == [
                 .http("https://status.example/health"), .tcp(host: "db.example", port: 5432),
             ])
     }
@@ -55,10 +55,10 @@ struct ConfigurationProbeTests {
     }
 
     @Test("A null probe disables probing")
-    func none() throws {
-        let read = try configuration("services: { a: { probe: null } }")
-        #expect(read.services.first?.probe == nil)
-        #expect(read.warnings.isEmpty)
+    func nullProbeDisablesProbing() throws {
+        let settings = try configuration("services: { a: { probe: null } }")
+        #expect(settings.services.first?.probe == nil)
+        #expect(settings.warnings.isEmpty)
     }
 
     @Test(
@@ -94,7 +94,7 @@ struct ConfigurationProbeTests {
             ("{ path: /, expect: { headers: { 'a b': x } } }", ".expect.headers.a b: expected a header name"),
         ]
     )
-    func invalid(yaml: String, error: String) {
+    func invalidSettingIsRejectedWithLocation(yaml: String, error: String) {
         let yaml = "services:\n  a:\n    url: http://a.example\n    probe: \(yaml)"
         #expect(configurationErrors(of: yaml) == ["file.yaml:4: services.a.probe\(error)"])
     }
@@ -114,7 +114,7 @@ struct ConfigurationProbeTests {
     }
 
     @Test("A URL with a password is rejected, and the password is not repeated")
-    func password() {
+    func urlWithPasswordIsRejected() {
         let errors = configurationErrors(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
         #expect(errors.count == 1)
         #expect(!errors.joined().contains("secret"))

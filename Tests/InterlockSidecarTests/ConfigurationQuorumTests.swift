@@ -9,13 +9,13 @@ struct ConfigurationQuorumTests {
     private let three = "\"redis://a\", \"redis://b\", \"rediss://:hunter2@c:6380/1\""
 
     @Test("The servers are read in order, in addition to the main Redis")
-    func read() throws {
-        let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
-        #expect(read.redis.urls == ["redis://a", "redis://b", "rediss://:hunter2@c:6380/1"])
-        #expect(read.redis.url == "redis://main")
-        let quorum = try read.coordinatorConfiguration(redisURL: "redis://main").quorum
+    func serversAreReadInOrder() throws {
+        let settings = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
+        #expect(settings.redis.urls == ["redis://a", "redis://b", "rediss://:hunter2@c:6380/1"])
+        #expect(settings.redis.url == "redis://main")
+        let quorum = try settings.coordinatorConfiguration(redisURL: "redis://main").quorum
         #expect(quorum.map(\.displayName) == ["redis://a:6379/0", "redis://b:6379/0", "rediss://c:6380/1"])
-        #expect(quorum.allSatisfy { $0.commandTimeout == read.redis.timeout })
+        #expect(quorum.allSatisfy { $0.commandTimeout == settings.redis.timeout })
     }
 
     @Test("Without servers there is no quorum", arguments: ["", "redis: { urls: null }"])
@@ -50,7 +50,7 @@ struct ConfigurationQuorumTests {
             ),
         ]
     )
-    func invalid(urls: String, error: String) {
+    func invalidQuorumIsRejected(urls: String, error: String) {
         #expect(configurationErrors(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(error)"])
     }
 
@@ -67,7 +67,7 @@ struct ConfigurationQuorumTests {
     }
 
     @Test("Waiting for replicas cannot be combined with a quorum")
-    func replicas() {
+    func waitingForReplicasCannotBeCombinedWithQuorum() {
         let yaml = "redis: { url: \"redis://main\", urls: [ \(three) ] }\nlocks: { wait_replicas: 1 }"
         #expect(
             configurationErrors(of: yaml) == [
@@ -78,11 +78,11 @@ struct ConfigurationQuorumTests {
     }
 
     @Test("Printing reveals no password of the servers")
-    func printing() throws {
-        let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
+    func printingRevealsNoPasswordOfServers() throws {
+        let settings = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
         var dumped = ""
-        dump(read, to: &dumped)
-        for text in ["\(read)", dumped] {
+        dump(settings, to: &dumped)
+        for text in ["\(settings)", dumped] {
             #expect(text.contains("c:6380"))
             #expect(!text.contains("hunter2"))
         }

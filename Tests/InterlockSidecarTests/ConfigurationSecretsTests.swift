@@ -19,7 +19,7 @@ struct ConfigurationSecretsTests {
             "unix://u:p@SECRET@/run/x?y=1", "redis://u:%zzSECRET@h", "redis://u:SECRET%@h", "u:SECRET@h:6379",
             "redis://:SECRET", "redis://default:SECRET", "redis://me:SECRET/h:6379", "redis://:P@SECRET#1@redis:6379",
         ])
-    func redis(url: String) {
+    func noErrorAboutRedisURLRevealsPartOfPassword(url: String) {
         let quoted = "\"\(url)\""
         let quorum = "redis: { url: redis://a, urls: [redis://b, redis://c, \(quoted)] }"
         for yaml in ["redis: { url: \(quoted) }", "redis: \(quoted)", quorum] {
@@ -44,21 +44,21 @@ struct ConfigurationSecretsTests {
             "tracing: { endpoint: \"http://h:4318/v1?api-key=SECRET\" }",
             "services: { a: { url: \"http://h\", probe: { url: \"ftp://u:p@SECRET/x@h/\" } } }",
         ])
-    func others(yaml: String) {
+    func noErrorAboutAnotherAddressRevealsPartOfPassword(yaml: String) {
         let errors = configurationErrors(of: yaml)
         #expect(!errors.isEmpty, "\(yaml)")
         for problem in errors { #expect(!problem.contains("SECRET"), "\(problem)") }
     }
 
     @Test("The error for a password with an @ and a slash states the remedy")
-    func remedy() {
+    func errorForPasswordWithAndSlashStatesRemedy() {
         let errors = configurationErrors(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
         #expect(errors.first?.contains("percent-encode") ?? false, "\(errors)")
         #expect(errors.first?.contains("or use redis.password_file") ?? false, "\(errors)")
     }
 
     @Test("The error for a password with an @ in a flag states the remedy without revealing the password")
-    func secondAt() {
+    func errorForAtSignHidesPassword() {
         let errors = configurationErrors(of: "", flags: .init(redisURL: "redis+sentinel://u:p@SECRET/x@s1/main"))
         #expect(errors.count == 1)
         #expect(errors.first?.contains("percent-encode") ?? false, "\(errors)")
@@ -75,7 +75,7 @@ struct ConfigurationSecretsTests {
     }
 
     @Test("A stray percent sign is rejected, even in a password", arguments: ["p%zz", "p%", "p%4", "100%sure"])
-    func escapes(password: String) throws {
+    func strayPercentSignIsRejected(password: String) throws {
         let error = #expect(throws: RedisURLError.self) { try RedisConfiguration(url: "redis://u:\(password)@h") }
         #expect(error?.reason.contains("%25") ?? false, "\(String(describing: error))")
         #expect(try RedisConfiguration(url: "redis://u:p%25zz%40@h").password == "p%zz@")
@@ -84,14 +84,14 @@ struct ConfigurationSecretsTests {
     @Test("A key shorter than 16 characters causes a warning that names it but does not reveal it")
     func shortKeys() throws {
         let long = "0123456789abcdef"
-        let read = try configuration(
+        let settings = try configuration(
             "auth: { keys: [ { name: ops, key: x, role: admin }, { name: web, key: \(long), role: use } ] }")
-        #expect(read.warnings.count == 1)
-        #expect(read.warnings.first?.contains("\"ops\" has 1 character") ?? false, "\(read.warnings)")
+        #expect(settings.warnings.count == 1)
+        #expect(settings.warnings.first?.contains("\"ops\" has 1 character") ?? false, "\(settings.warnings)")
     }
 
-    @Test("A Redis named by a flag or a variable overrides redis.embedded: true")
-    func overrides() throws {
+    @Test("A Redis server named by a flag or a variable overrides redis.embedded: true")
+    func namedRedisOverridesEmbeddedRedis() throws {
         let file = "redis: { embedded: true }"
         #expect(try configuration(file, flags: .init(redisURL: "redis://flag")).redis.url == "redis://flag")
         #expect(try configuration(file, environment: ["INTERLOCK_REDIS_URL": "redis://variable"]).redis.url == "redis://variable")

@@ -9,19 +9,19 @@ import Testing
 @Suite("Configuration: Sentinels, and TLS to Redis")
 struct ConfigurationSentinelTests {
     @Test("Sentinels and a primary's name replace a URL")
-    func sentinels() throws {
-        let read = try configuration("redis: { sentinels: [s1, \"s2:7000\", \"[::1]\"], primary: main }")
-        #expect(read.redis.url == "redis+sentinel://s1:26379,s2:7000,[::1]:26379/main")
-        #expect(!read.redis.isEmbedded)
-        let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
+    func sentinelsAndPrimaryNameReplaceURL() throws {
+        let settings = try configuration("redis: { sentinels: [s1, \"s2:7000\", \"[::1]\"], primary: main }")
+        #expect(settings.redis.url == "redis+sentinel://s1:26379,s2:7000,[::1]:26379/main")
+        #expect(!settings.redis.isEmbedded)
+        let server = try settings.coordinatorConfiguration(redisURL: try #require(settings.redis.url)).redis
         #expect(server.displayName == "redis+sentinel://s1:26379,s2:7000,[::1]:26379/main/0")
-        #expect(server.commandTimeout == read.redis.timeout)
+        #expect(server.commandTimeout == settings.redis.timeout)
     }
 
     @Test("With redis.tls, Sentinels are reached over TLS")
     func sentinelsWithTLS() throws {
-        let read = try configuration("redis: { sentinels: [s1], primary: main, tls: { server_name: redis.internal } }")
-        let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
+        let settings = try configuration("redis: { sentinels: [s1], primary: main, tls: { server_name: redis.internal } }")
+        let server = try settings.coordinatorConfiguration(redisURL: try #require(settings.redis.url)).redis
         #expect(server.displayName == "rediss+sentinel://s1:26379/main/0")
         #expect(server.serverName == "redis.internal")
     }
@@ -66,19 +66,19 @@ struct ConfigurationSentinelTests {
             ),
             ("{ sentinel: [s1], primary: main }", "redis.sentinel: unknown key; use redis.sentinels"),
         ])
-    func invalid(redis: String, error: String) {
+    func unusableSettingsAreRejected(redis: String, error: String) {
         #expect(
             configurationErrors(of: "redis: \(redis)").contains { $0.hasSuffix(error) },
             "\(configurationErrors(of: "redis: \(redis)"))")
     }
 
     @Test("Null settings count as absent, and a user name may have its password in a file")
-    func alone() throws {
+    func nullSettingsCountAsAbsent() throws {
         #expect(
             try configuration("redis: { url: redis://a, sentinels: null, primary: null, tls: null }").redis.url == "redis://a")
         let url = "redis+sentinel://sidecar@s1/main?sentinel_username=watcher"
-        let read = try configuration("redis: { url: \"\(url)\" }")
-        #expect(throws: SidecarError.self) { try read.coordinatorConfiguration(redisURL: url) }
+        let settings = try configuration("redis: { url: \"\(url)\" }")
+        #expect(throws: SidecarError.self) { try settings.coordinatorConfiguration(redisURL: url) }
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         try "secret\n".write(toFile: "\(folder.path)/password", atomically: false, encoding: .utf8)
@@ -92,13 +92,13 @@ struct ConfigurationSentinelTests {
     }
 
     @Test("A URL with an @ in its query is hidden completely")
-    func masked() {
+    func urlWithInQueryIsHiddenCompletely() {
         let errors = configurationErrors(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
         #expect(errors.first?.hasSuffix("got \"redis+sentinel://***\"") ?? false, "\(errors)")
     }
 
     @Test("A Sentinel URL cannot name a server of a quorum")
-    func quorum() {
+    func sentinelURLCannotNameServerOfQuorum() {
         let urls = "[ \"redis://a\", \"redis://b\", \"redis+sentinel://s1/main\" ]"
         #expect(
             configurationErrors(of: "redis: { url: \"redis://main\", urls: \(urls) }").first?.hasSuffix(
@@ -109,7 +109,7 @@ struct ConfigurationSentinelTests {
     @Test(
         "The authority, the client certificate and the server name are used", .timeLimit(.minutes(1)),
         .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
-    func tls() async throws {
+    func authorityClientCertificateAndServerNameAreUsed() async throws {
         try await RedisServer.withServer(arguments: ["--bind", "127.0.0.1", "127.0.0.2"], listener: .tls) { server in
             let certificate = try #require(server.certificate)
             let url = "rediss://127.0.0.2:\(try #require(server.port))"
@@ -117,8 +117,8 @@ struct ConfigurationSentinelTests {
                 "CONFIG", "SET", "tls-ca-cert-file", certificate.certificatePath, "tls-auth-clients", "yes",
             ])
             func connects(_ tls: String) async throws -> Bool {
-                let read = try configuration("redis: { url: \"\(url)\", timeout: 10s, tls: { \(tls) } }")
-                let client = RedisClient(configuration: try read.coordinatorConfiguration(redisURL: url).redis)
+                let settings = try configuration("redis: { url: \"\(url)\", timeout: 10s, tls: { \(tls) } }")
+                let client = RedisClient(configuration: try settings.coordinatorConfiguration(redisURL: url).redis)
                 let isConnected: Void? = try? await client.connect()
                 await client.close()
                 return isConnected != nil

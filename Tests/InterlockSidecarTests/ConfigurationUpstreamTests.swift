@@ -11,9 +11,9 @@ struct ConfigurationUpstreamTests {
     }
 
     @Test("A URL alone gives every other setting its default")
-    func defaults() throws {
-        let read = try service("url: \"https://api.example.com/v1\"")
-        #expect(read?.upstream == UpstreamSettings(url: "https://api.example.com/v1"))
+    func urlAloneGivesOtherSettingsTheirDefaults() throws {
+        let settings = try service("url: \"https://api.example.com/v1\"")
+        #expect(settings?.upstream == UpstreamSettings(url: "https://api.example.com/v1"))
         #expect(try service("url: null") == ServiceDefinition(name: "a"))
     }
 
@@ -29,23 +29,23 @@ struct ConfigurationUpstreamTests {
 
     @Test("A permit_ttl shorter than the longest call causes a warning")
     func shortPermitLifetime() throws {
-        let text = "services:\n  a:\n    url: http://127.0.0.1:1\n    permit_ttl: "
-        let short = try configuration(text + "3s")
+        let yaml = "services:\n  a:\n    url: http://127.0.0.1:1\n    permit_ttl: "
+        let short = try configuration(yaml + "3s")
         #expect(short.warnings.count == 1)
-        let long = try configuration(text + "2m")
+        let long = try configuration(yaml + "2m")
         #expect(long.warnings.isEmpty)
     }
 
     @Test("A connect timeout above the total timeout causes a warning")
     func longConnect() throws {
-        let text = "services:\n  a:\n    url: http://127.0.0.1:1\n    timeouts: "
-        let warnings = try configuration(text + "{ connect: 30s, total: 1s }").warnings
+        let yaml = "services:\n  a:\n    url: http://127.0.0.1:1\n    timeouts: "
+        let warnings = try configuration(yaml + "{ connect: 30s, total: 1s }").warnings
         #expect(warnings == ["services.a.timeouts.connect has no effect: timeouts.total is shorter and ends the call first"])
-        #expect(try configuration(text + "{ total: 1s }").warnings.isEmpty)
+        #expect(try configuration(yaml + "{ total: 1s }").warnings.isEmpty)
     }
 
     @Test("Only total: none removes a call's total timeout")
-    func endless() throws {
+    func onlyNoneRemovesTotalTimeout() throws {
         let url = "url: \"http://h\"\n    "
         let endless = try configuration("services:\n  a:\n    \(url)timeouts: { total: none, idle: 30s }").services.first
         #expect(endless?.upstream?.totalTimeout == nil && endless?.upstream?.idleTimeout == .seconds(30))
@@ -83,12 +83,12 @@ struct ConfigurationUpstreamTests {
     }
 
     @Test("Every setting is read")
-    func everything() throws {
+    func everySettingIsRead() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let file = "\(folder.path)/ca.pem"
         try Data(Self.authority.utf8).write(to: URL(filePath: file))
-        let read = try configuration(
+        let settings = try configuration(
             """
             services:
               a:
@@ -108,12 +108,12 @@ struct ConfigurationUpstreamTests {
             retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 0),
             fallback: .lastGood(maximumAge: .seconds(300)))
         expected.certificateAuthority = file
-        expected.certificateAuthorityDigest = read.services.first?.upstream?.certificateAuthorityDigest
+        expected.certificateAuthorityDigest = settings.services.first?.upstream?.certificateAuthorityDigest
         #expect(expected.certificateAuthorityDigest != nil)
-        #expect(read.services.first?.upstream == expected)
-        #expect(read.services.first?.concurrency == 7)
-        #expect(read.services.first?.onLimit == LimitPolicy(action: .wait, maximumWait: .seconds(4)))
-        #expect(read.warnings.isEmpty)
+        #expect(settings.services.first?.upstream == expected)
+        #expect(settings.services.first?.concurrency == 7)
+        #expect(settings.services.first?.onLimit == LimitPolicy(action: .wait, maximumWait: .seconds(4)))
+        #expect(settings.warnings.isEmpty)
     }
 
     @Test(
@@ -125,7 +125,7 @@ struct ConfigurationUpstreamTests {
                 .fixed(status: 200, body: "[]", mediaType: "application/json")
             ), ("null", nil),
         ] as [(String, FallbackSettings?)])
-    func fallback(yaml: String, settings: FallbackSettings?) throws {
+    func fixedFallbackHasStatusAndOptionalBodyAndType(yaml: String, settings: FallbackSettings?) throws {
         #expect(try service("url: \"http://h\"\n    fallback: \(yaml)")?.upstream?.fallback == settings)
     }
 
@@ -173,7 +173,7 @@ struct ConfigurationUpstreamTests {
                 "fallback.body: conflicts with last_good; remove one of them"
             ),
         ])
-    func invalid(yaml: String, error: String) {
+    func invalidValueIsRejectedWithLocation(yaml: String, error: String) {
         #expect(configurationErrors(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(error)"])
     }
 }

@@ -40,7 +40,7 @@ struct ConsoleTests {
     }
 
     @Test("The page is public, its data needs a key, and pages of other sites can load neither")
-    func admission() async throws {
+    func pageIsPublicButDataNeedsKey() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let page = try await api.client.send("GET", "/console")
             #expect(page.body.contains("data-keys=\"required\""))
@@ -54,7 +54,7 @@ struct ConsoleTests {
     }
 
     @Test("A frame has the parts of its view")
-    func frames() async throws {
+    func frameHasPartsOfView() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"label":"<b>"}"#)
             try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}")
@@ -71,15 +71,15 @@ struct ConsoleTests {
             try await api.expect(404, "GET", "/v1/live?view=service&name=nobody")
             try await api.expect(400, "GET", "/v1/live?view=nothing")
             try await api.expect(400, "GET", "/v1/live?view=lock&name=a%20b")
-            let found = try await api.client.send("GET", "/v1/live?view=locks&search=rder")
-            #expect(found.body.contains(#""label":"<b>""#))
+            let matchingFrame = try await api.client.send("GET", "/v1/live?view=locks&search=rder")
+            #expect(matchingFrame.body.contains(#""label":"<b>""#))
             let none = try await api.client.send("GET", "/v1/live?view=locks&search=%2A")
             #expect(none.body.contains(#""locks":[]"#))
         }
     }
 
     @Test("A frame shows which limit refuses calls, including limits per subject")
-    func refusals() async throws {
+    func frameShowsWhichLimitRefusesCalls() async throws {
         let service = ServiceDefinition(
             name: "catalog",
             limits: [
@@ -97,7 +97,7 @@ struct ConsoleTests {
     }
 
     @Test("Every lock appears in the paged list, however many other keys Redis has", arguments: [500, 100])
-    func pages(others: Int) async throws {
+    func everyLockAppearsInPagedList(others: Int) async throws {
         try await HTTPTestAPI.with { api in
             let client = RedisClient(configuration: api.redis.configuration)
             try await client.connect()
@@ -106,7 +106,7 @@ struct ConsoleTests {
             }
             for number in 0..<others { _ = try await client.send(AnyCommand(["SET", "interlock:fence:{job-\(number)}", "1"])) }
             await client.close()
-            var seen: Set<JSONValue> = []
+            var listedNames: Set<JSONValue> = []
             var next: String? = "0"
             let deadline = ContinuousClock.now.advanced(by: .seconds(30))
             while let cursor = next {
@@ -117,16 +117,16 @@ struct ConsoleTests {
                 else { throw HTTPTestClient.NotHTTP(text: frame.body) }
                 // The read budget is used up, so this page has not been read yet.
                 if page["at_ms"] == .null { continue }
-                for case .object(let lock) in rows { seen.insert(lock["name"] ?? .null) }
+                for case .object(let lock) in rows { listedNames.insert(lock["name"] ?? .null) }
                 next = nextCursor == "0" ? nil : nextCursor
                 #expect(page["complete"] == .bool(next == nil))
             }
-            #expect(seen.count == 240)
+            #expect(listedNames.count == 240)
         }
     }
 
     @Test("A stream begins with the viewer and every part, and then sends changes")
-    func changes() async throws {
+    func streamBeginsWithViewerAndEveryPart() async throws {
         try await HTTPTestAPI.with { api in
             let isChanged = NIOLockedValueBox(false)
             try await api.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
@@ -145,7 +145,7 @@ struct ConsoleTests {
     }
 
     @Test("A busy lock client does not starve a console")
-    func flood() async throws {
+    func busyLockClientDoesNotStarveConsole() async throws {
         try await HTTPTestAPI.with { api in
             let isServed = NIOLockedValueBox(false)
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -166,7 +166,7 @@ struct ConsoleTests {
     }
 
     @Test("Viewers of the same view share its cost in Redis")
-    func sharing() async throws {
+    func viewersOfSameViewShareCostInRedis() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
             let client = RedisClient(configuration: api.redis.configuration)
@@ -195,7 +195,7 @@ struct ConsoleTests {
     func ends() async throws {
         try await HTTPTestAPI.with { api in
             let isDown = NIOLockedValueBox(false)
-            let answer = try await api.client.exchange(
+            let response = try await api.client.exchange(
                 HTTPTestClient.request("GET", "/v1/live", nil, headers: Self.stream, port: api.client.port, closing: true)
             ) { received in
                 guard received.contains("event: rates"), isDown.withLockedValue({ !$0 }) else { return }
@@ -203,7 +203,7 @@ struct ConsoleTests {
                 await api.shutDown()
             }
             // The final chunk marks the answer as complete.
-            #expect(answer.hasSuffix("0\r\n\r\n"))
+            #expect(response.hasSuffix("0\r\n\r\n"))
         }
     }
 

@@ -24,7 +24,7 @@ struct DataDirectoryTests {
     }
 
     @Test("A missing directory is created with its parents, and only this user can access it")
-    func made() throws {
+    func missingDirectoryIsCreatedWithParents() throws {
         try Self.withDirectory { path in
             #expect(Self.refusal(path + "/deep") == nil)
             #expect(FileMode.of(path) == 0o700)
@@ -46,7 +46,7 @@ struct DataDirectoryTests {
 
     @Test(
         "A planted symbolic link inside the directory is not followed", arguments: ["redis.log", "redis.sock", "interlock.lock"])
-    func planted(file: String) throws {
+    func plantedSymbolicLinkInsideDirectoryIsNotFollowed(file: String) throws {
         try Self.withDirectory { path in
             let linkTarget = path + "/target"
             try #require(mkdir(path, 0o700) == 0 && symlink(linkTarget, "\(path)/\(file)") == 0)
@@ -56,7 +56,7 @@ struct DataDirectoryTests {
     }
 
     @Test("A file and another user's directory are rejected")
-    func unusable() throws {
+    func foreignDirectoryIsRejected() throws {
         try Self.withDirectory { path in
             let file = open(path, O_CREAT | O_WRONLY, 0o600)
             try #require(file >= 0)

@@ -33,8 +33,8 @@ struct DomainInspectionTests {
             for _ in 0..<2 { #expect(try await Array(peek("ip=10.0.0.1").prefix(4)) == [0, 1, 1, -1]) }
             let requested = RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: "10.0.0.1")])
             #expect(try await api.coordinator.decide("edge", [requested])?.isOverLimit == false)
-            let refused = try await peek("ip=10.0.0.1")
-            #expect(Array(refused.prefix(3)) == [1, 1, 0] && (3_590_000...3_600_000).contains(refused[3]))
+            let refusal = try await peek("ip=10.0.0.1")
+            #expect(Array(refusal.prefix(3)) == [1, 1, 0] && (3_590_000...3_600_000).contains(refusal[3]))
             #expect(try await Array(peek("list=a%2Cb=c").prefix(3)) == [0, 7, 7])
             #expect(try await Array(peek("free=x").prefix(4)) == [0, 0, 0, -1])
             #expect(try await Array(peek("closed=x").prefix(4)) == [1, 0, 0, -1])
@@ -48,15 +48,15 @@ struct DomainInspectionTests {
     }
 
     @Test("HTTP lists the rules with their decisions, and evaluates a descriptor without using the limit")
-    func requests() async throws {
+    func httpListsRulesWithDecisions() async throws {
         try await HTTPTestAPI.with(domains: Self.domains) { api in
             let requested = RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: "a")])
             for _ in 0..<3 { _ = try await api.coordinator.decide("edge", [requested]) }
             let all = try await api.client.send("GET", "/v1/domains")
             #expect(all.status == 200)
             #expect(all.body.contains(#""over_limit":2"#) && all.body.contains(#""rule":"closed""#), "\(all.body)")
-            let one = try await api.client.send("GET", "/v1/domains/edge/peek?descriptor=ip%3Da")
-            #expect(one.body.contains(#""limited":true"#) && one.body.contains(#""name":"ip""#), "\(one.body)")
+            let decision = try await api.client.send("GET", "/v1/domains/edge/peek?descriptor=ip%3Da")
+            #expect(decision.body.contains(#""limited":true"#) && decision.body.contains(#""name":"ip""#), "\(decision.body)")
             for path in [
                 "edge/peek", "edge/peek?descriptor=", "edge/peek?descriptor=other%3D1", "nowhere/peek?descriptor=ip%3D1",
             ] {

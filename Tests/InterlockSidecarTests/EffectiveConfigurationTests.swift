@@ -20,16 +20,16 @@ struct EffectiveConfigurationTests {
             "Tests/Fuzzing/Corpus/configuration/sample",
         ])
     func roundTrip(path: String) throws {
-        let read = try SidecarConfiguration.load(yaml: Self.file(path), fileName: "file", environment: Self.environment)
-        let shown = try EffectiveConfiguration(read)
-        var again = try SidecarConfiguration.load(yaml: shown.yaml, fileName: "shown")
-        #expect(again.keys.map(\.name) == read.keys.map(\.name))
-        again.keys = read.keys
-        again.warnings = read.warnings
+        let original = try SidecarConfiguration.load(yaml: Self.file(path), fileName: "file", environment: Self.environment)
+        let effective = try EffectiveConfiguration(original)
+        var roundTrip = try SidecarConfiguration.load(yaml: effective.yaml, fileName: "shown")
+        #expect(roundTrip.keys.map(\.name) == original.keys.map(\.name))
+        roundTrip.keys = original.keys
+        roundTrip.warnings = original.warnings
         // If the file names no Redis, the effective configuration states explicitly that Redis is embedded.
-        again.redis.isExplicitlyEmbedded = read.redis.isExplicitlyEmbedded
-        #expect(again == read)
-        #expect(shown.digest.services.count == read.services.count)
+        roundTrip.redis.isExplicitlyEmbedded = original.redis.isExplicitlyEmbedded
+        #expect(roundTrip == original)
+        #expect(effective.digest.services.count == original.services.count)
     }
 
     @Test("Ambiguous YAML texts and every kind of setting survive a round trip")
@@ -46,11 +46,11 @@ struct EffectiveConfigurationTests {
               "*a'b":
                 probe: { url: "http://a.example/x?y=1", expect: { headers: { X-A: "true" }, json: { $.a: "~" } } }
             """
-        let read = try SidecarConfiguration.load(yaml: yaml, fileName: "file")
-        let again = try SidecarConfiguration.load(yaml: EffectiveConfiguration(read).yaml, fileName: "shown")
-        #expect(again.services == read.services)
-        #expect(again.listen == read.listen)
-        #expect(read.listen.unixMode?.bits == 0o660)
+        let original = try SidecarConfiguration.load(yaml: yaml, fileName: "file")
+        let roundTrip = try SidecarConfiguration.load(yaml: EffectiveConfiguration(original).yaml, fileName: "shown")
+        #expect(roundTrip.services == original.services)
+        #expect(roundTrip.listen == original.listen)
+        #expect(original.listen.unixMode?.bits == 0o660)
     }
 
     @Test(
@@ -69,10 +69,10 @@ struct EffectiveConfigurationTests {
             redis: { url: "\(url)" }
             auth: { keys: [ { name: ops, key: hunter3, role: admin }, { name: web, key: hunter4, role: use } ] }
             """
-        let shown = try EffectiveConfiguration(SidecarConfiguration.load(yaml: yaml, fileName: "file")).yaml
-        #expect(try SidecarConfiguration.load(yaml: shown, fileName: "shown").keys.map(\.name) == ["ops", "web"])
-        #expect(!shown.contains("hunter"))
-        #expect(shown.contains(expected), "\(shown)")
-        #expect(shown.contains("***"))
+        let effective = try EffectiveConfiguration(SidecarConfiguration.load(yaml: yaml, fileName: "file")).yaml
+        #expect(try SidecarConfiguration.load(yaml: effective, fileName: "shown").keys.map(\.name) == ["ops", "web"])
+        #expect(!effective.contains("hunter"))
+        #expect(effective.contains(expected), "\(effective)")
+        #expect(effective.contains("***"))
     }
 }

@@ -7,7 +7,7 @@ import Testing
 @Suite("HTTP API: the event stream", .timeLimit(.minutes(2)))
 struct EventStreamTests {
     @Test("The stream reports a limit that is reached, in the published JSON")
-    func limits() async throws {
+    func streamReportsReachedLimit() async throws {
         try await HTTPTestAPI.with { api in
             try await api.waitUntilSubscribed()
             try await api.client.follow("GET", "/v1/events") { received in
@@ -44,7 +44,7 @@ struct EventStreamTests {
 
     @Test("A slow client loses the oldest events, is notified of their number, and stays connected")
     func slowClient() async throws {
-        // More than the kernel buffers for a connection, so the listener has to wait for its client.
+        // The events exceed the buffers of the kernel for a connection, so the listener has to wait for its client.
         let padding = String(repeating: "x", count: 32 << 10)
         let count = 900
         try await HTTPTestAPI.with { api in

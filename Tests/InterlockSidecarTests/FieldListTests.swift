@@ -16,12 +16,12 @@ struct FieldListTests {
     @Test(
         "Fields named in Connection are removed, regardless of spacing",
         arguments: ["close,\tX-Hop", "close\t,x-hop\t", "\tX-HOP ", "a b, X-Hop", ",,X-Hop"])
-    func connection(value: String) {
+    func fieldsNamedInConnectionAreRemoved(value: String) {
         #expect(!upstreamFields([("Connection", value), ("X-Hop", "1")]).contains(name: "x-hop"))
     }
 
     @Test("TE and Upgrade are parsed the same way", arguments: ["trailers", " Trailers\t", "deflate,\ttrailers;q=0.5"])
-    func trailers(value: String) {
+    func teAndUpgradeAreParsedAlike(value: String) {
         #expect(upstreamFields([("TE", value)])["TE"] == ["trailers"])
     }
 
@@ -30,7 +30,7 @@ struct FieldListTests {
         arguments: [
             " 3 ", "3\t", "Sun, 06 Nov 1994 08:49:37 GMT ", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
         ])
-    func retryAfter(text: String) {
+    func retryAfterAcceptsEveryDateFormat(text: String) {
         #expect(RetryAfter.milliseconds(text, now: 1_800_000_000) != nil)
     }
 
@@ -40,14 +40,14 @@ struct FieldListTests {
             "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
             "sun, 06 nov 1994 08:49:37 gmt",
         ])
-    func dates(text: String) {
+    func threeDateFormatsDenoteSameSecond(text: String) {
         #expect(HTTPDate.second(text) == 784_111_777)
     }
 
     @Test(
         "Responses that require revalidation are not cached, regardless of case and spacing",
         arguments: ["no-cache", "must-revalidate", "max-age=9, No-Cache", "proxy-revalidate", "s-maxage=9,\tmust-revalidate"])
-    func validated(value: String) {
+    func responsesToRevalidateAreNotCached(value: String) {
         #expect(!LastGoodResponses.isStorable(.ok, ["Cache-Control": value]))
     }
 
@@ -60,17 +60,17 @@ struct FieldListTests {
     }
 
     @Test("Space around the names in Vary makes no difference")
-    func vary() {
+    func spaceAroundNamesInVaryMakesNoDifference() {
         #expect(LastGoodResponses.isStorable(.ok, ["Vary": "\tAccept-Encoding "]))
     }
 
     @Test("An unsupported method is not a failure of the service")
-    func unimplemented() {
+    func unsupportedMethodIsNoServiceFailure() {
         #expect(!(500...599).contains(GRPCStatus.unimplemented.httpStatus))
     }
 
     @Test("gRPC is recognized by its media type in any spelling", arguments: ["application/grpc", "Application/gRPC+proto"])
-    func grpc(type: String) {
+    func grpcIsRecognizedInAnySpelling(type: String) {
         #expect(GRPCStatus.isUsed(in: type))
     }
 }

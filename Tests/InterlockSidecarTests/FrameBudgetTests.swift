@@ -8,23 +8,23 @@ struct FrameBudgetTests {
 
     @Test("A client that requests nothing may send a thousand frames a second over a long time")
     func idle() {
-        var now: Int64 = 0
-        var budget = FrameBudget(now: now)
+        var nowNanoseconds: Int64 = 0
+        var budget = FrameBudget(nowNanoseconds: nowNanoseconds)
         var frames = 0
-        while now < 10 * Self.second {
+        while nowNanoseconds < 10 * Self.second {
             // Each read receives a hundred frames.
             for _ in 0..<100 { budget.spend() }
             frames += 100
-            if budget.isSpent { now += budget.pause(now: now) }
+            if budget.isSpent { nowNanoseconds += budget.pauseNanoseconds(nowNanoseconds: nowNanoseconds) }
         }
         #expect((10_000...10_800).contains(frames))
     }
 
     @Test("A client with long messages waits for the bytes beyond its responses")
-    func long() {
-        var budget = FrameBudget(now: 0)
+    func clientWithLongMessagesWaitsForBytesBeyondResponses() {
+        var budget = FrameBudget(nowNanoseconds: 0)
         for _ in 0..<10_000 {
-            // A message of 24 KB, with the frames of its head and its end.
+            // Each message has 24 KB, and a frame each for its head and its end.
             budget.spend(2)
             budget.spend(messageOf: 24 << 10)
             budget.earn()
@@ -32,12 +32,12 @@ struct FrameBudgetTests {
         }
         for _ in 0..<4 { budget.spend(messageOf: 1 << 20) }
         #expect(budget.isSpent)
-        #expect(budget.pause(now: 0) > 0)
+        #expect(budget.pauseNanoseconds(nowNanoseconds: 0) > 0)
     }
 
     @Test("A client whose calls are answered never waits")
-    func answered() {
-        var budget = FrameBudget(now: 0)
+    func clientWhoseCallsAreAnsweredNeverWaits() {
+        var budget = FrameBudget(nowNanoseconds: 0)
         for _ in 0..<10_000 {
             for _ in 0..<20 * 3 { budget.spend() }
             for _ in 0..<20 { budget.earn() }
@@ -46,13 +46,13 @@ struct FrameBudgetTests {
     }
 
     @Test("Unused budget carries over for one second")
-    func kept() {
-        var budget = FrameBudget(now: 0)
-        _ = budget.pause(now: 1000 * Self.second)
+    func unusedBudgetCarriesOverForOneSecond() {
+        var budget = FrameBudget(nowNanoseconds: 0)
+        _ = budget.pauseNanoseconds(nowNanoseconds: 1000 * Self.second)
         for _ in 0..<999 { budget.spend() }
         #expect(!budget.isSpent)
         budget.spend()
         #expect(budget.isSpent)
-        #expect(budget.pause(now: 1000 * Self.second) == Self.second / 1000)
+        #expect(budget.pauseNanoseconds(nowNanoseconds: 1000 * Self.second) == Self.second / 1000)
     }
 }

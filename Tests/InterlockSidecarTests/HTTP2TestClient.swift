@@ -64,6 +64,7 @@ struct HTTP2TestClient {
     /// The last GOAWAY frame received.
     private(set) var goAway: Frame?
 
+    /// Runs `body` with a client on a new connection.
     /// - Parameter settings: the identifiers and values of the initial SETTINGS frame.
     static func with(
         port: Int, tls: NIOSSLContext? = nil, settings: [(UInt16, UInt32)] = [],
@@ -185,11 +186,11 @@ struct HTTP2TestClient {
         let length = Int(top) << 16 | Int(rest)
         guard bytes.readableBytes >= 9 + length, let kind = bytes.getInteger(at: start + 3, as: UInt8.self),
             let flags = bytes.getInteger(at: start + 4, as: UInt8.self),
-            let stream = bytes.getInteger(at: start + 5, as: UInt32.self), let known = Frame.Kind(rawValue: kind)
+            let stream = bytes.getInteger(at: start + 5, as: UInt32.self), let frameKind = Frame.Kind(rawValue: kind)
         else { return nil }
         bytes.moveReaderIndex(forwardBy: 9)
         return Frame(
-            kind: known, flags: flags, stream: stream & 0x7FFF_FFFF, payload: bytes.readSlice(length: length) ?? ByteBuffer())
+            kind: frameKind, flags: flags, stream: stream & 0x7FFF_FFFF, payload: bytes.readSlice(length: length) ?? ByteBuffer())
     }
 
     /// Returns the response on a stream once it is complete or reset.
@@ -206,29 +207,29 @@ struct HTTP2TestClient {
     }
 
     private mutating func take(_ frame: Frame, opensWindow: Bool) async throws {
-        var answer = answers[frame.stream] ?? Response()
+        var response = answers[frame.stream] ?? Response()
         switch frame.kind {
         case .headers:
             var payload = frame.payload
             let fields = try decoder.decodeHeaders(from: &payload).map { (name: $0.name, value: $0.value) }
             if let status = fields.first(where: { $0.name == ":status" })?.value {
-                if !status.hasPrefix("1") { (answer.status, answer.fields) = (status, fields) }
+                if !status.hasPrefix("1") { (response.status, response.fields) = (status, fields) }
             } else {
-                answer.trailers = fields
+                response.trailers = fields
             }
         case .data:
-            answer.body += String(buffer: frame.payload)
+            response.body += String(buffer: frame.payload)
             if opensWindow, frame.payload.readableBytes > 0 {
                 let increment = UInt32(frame.payload.readableBytes)
                 try? await send(Self.windowUpdate(frame.stream, by: increment), Self.windowUpdate(0, by: increment))
             }
         case .reset:
-            answer.reset = frame.errorCode
+            response.reset = frame.errorCode
             ended.insert(frame.stream)
         default: return
         }
         if frame.endsStream { ended.insert(frame.stream) }
-        answers[frame.stream] = answer
+        answers[frame.stream] = response
     }
 
     /// Reads until the listener has closed the connection.

@@ -17,7 +17,7 @@ struct HTTP2Tests {
     }
 
     @Test("Requests on one connection are answered on their streams, and a slow one does not delay others")
-    func streams() async throws {
+    func requestsAreAnsweredOnTheirStreams() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
                 let wait = #"{"ttl_ms":30000,"wait_ms":20000}"#
@@ -43,7 +43,7 @@ struct HTTP2Tests {
     }
 
     @Test("Resetting a stream cancels its wait and its linked leases, and the connection stays open")
-    func reset() async throws {
+    func streamResetCancelsWaitAndLinkedLeases() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
                 try await client.send(
@@ -59,7 +59,7 @@ struct HTTP2Tests {
                     Client.head("POST", "/v1/locks/a", stream: 5, ends: false),
                     Client.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 5, ends: true), Client.reset(5))
                 let coordinator = api.coordinator
-                try await eventually("no call waits") { await coordinator.status.locksWaiting == 0 }
+                try await eventually("no call waits") { await coordinator.status.lockWaiterCount == 0 }
                 try await client.send(Client.head("GET", "/healthz", stream: 7))
                 #expect(try await client.answer(7).status == "200")
             }
@@ -77,7 +77,7 @@ struct HTTP2Tests {
             [("x", String(repeating: "y", count: 60_000))],
             (0..<150).map { ("x\($0)", "y") },
         ])
-    func malformed(fields: [(String, String)]) async throws {
+    func malformedRequestIsRefused(fields: [(String, String)]) async throws {
         try await refused(HTTP2TestClient.head("POST", "/proxy/shop/a", fields, stream: 1, ends: true))
     }
 
@@ -99,7 +99,7 @@ struct HTTP2Tests {
                 (":path", "/proxy/shop/a"),
             ],
         ])
-    func target(fields: [(String, String)]) async throws {
+    func invalidHTTP1TargetIsRefused(fields: [(String, String)]) async throws {
         try await refused(HTTP2TestClient.block(fields, stream: 1, ends: true))
     }
 
@@ -109,8 +109,8 @@ struct HTTP2Tests {
                 // The listener may close the connection before it has read a frame that is too large.
                 try? await client.send(frame)
                 do {
-                    let answer = try await client.answer(1)
-                    #expect(answer.reset != nil || answer.status.hasPrefix("4"), "\(answer)")
+                    let response = try await client.answer(1)
+                    #expect(response.reset != nil || response.status.hasPrefix("4"), "\(response)")
                 } catch is HTTP2TestClient.Closed {
                     #expect(client.goAway?.errorCode ?? Code.protocolError > 0)
                 }
@@ -175,7 +175,7 @@ struct HTTP2Tests {
     }
 
     @Test("An endless header block ends the connection")
-    func continuation() async throws {
+    func endlessHeaderBlockEndsConnection() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
                 var head = Client.head("GET", "/healthz", stream: 1)
@@ -201,8 +201,8 @@ struct HTTP2Tests {
                 let flood = Array(repeating: Client.Frame(kind: kind, payload: payload), count: 20_000)
                 try? await client.send(flood + [Client.head("GET", "/healthz", stream: 1)])
                 do {
-                    let answer = try await client.answer(1)
-                    #expect(answer.status == "200")
+                    let response = try await client.answer(1)
+                    #expect(response.status == "200")
                 } catch is HTTP2TestClient.Closed {
                     #expect(client.goAway?.errorCode ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
                 }
@@ -214,16 +214,16 @@ struct HTTP2Tests {
     // MARK: Windows
 
     @Test("A response fills the client's window and continues when it opens further")
-    func window() async throws {
+    func responseRespectsClientWindow() async throws {
         let body = String(repeating: "0123456789", count: 1000)
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
             try await Client.with(port: proxy.client.port, settings: [(4, 10)]) { client in
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
-                var answer = try await client.answer(1) { !$0.body.isEmpty }
-                #expect(answer.body == "0123456789")
+                var response = try await client.answer(1) { !$0.body.isEmpty }
+                #expect(response.body == "0123456789")
                 try await client.send(Client.windowUpdate(1, by: 5))
-                answer = try await client.answer(1) { $0.body.utf8.count > 10 }
-                #expect(answer.body == "012345678901234")
+                response = try await client.answer(1) { $0.body.utf8.count > 10 }
+                #expect(response.body == "012345678901234")
                 // Each stream has its own window.
                 try await client.send(Client.head("GET", "/proxy/shop/b", stream: 3))
                 #expect(try await client.answer(3) { !$0.body.isEmpty }.body == "0123456789")
@@ -234,7 +234,7 @@ struct HTTP2Tests {
     }
 
     @Test("A response sent before its request ends is complete, and then the stream ends")
-    func early() async throws {
+    func earlyResponseIsComplete() async throws {
         let body = String(repeating: "0123456789", count: 100)
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
             try await Client.with(port: proxy.client.port, settings: [(4, 10)]) { client in
@@ -248,8 +248,8 @@ struct HTTP2Tests {
                 try await client.send(Client.head("POST", "/v1/locks/a", stream: 3, ends: false))
                 for turn in 1...5 { try await client.send(Client.data(large, stream: 3, ends: turn == 5)) }
                 try await client.send(Client.windowUpdate(3, by: 100_000))
-                let refused = try await client.answer(3)
-                #expect(refused.status == "413" && refused.body.contains("too_large") && refused.reset == nil)
+                let refusal = try await client.answer(3)
+                #expect(refusal.status == "413" && refusal.body.contains("too_large") && refusal.reset == nil)
             }
         }
     }
@@ -326,8 +326,8 @@ struct HTTP2Tests {
                 try? await client.send(
                     [Client.head("POST", "/proxy/shop/a", stream: 3, ends: false)] + Array(repeating: part, count: 200))
                 do {
-                    let answer = try await client.answer(3)
-                    #expect(answer.reset == Code.flowControl)
+                    let response = try await client.answer(3)
+                    #expect(response.reset == Code.flowControl)
                 } catch is HTTP2TestClient.Closed {
                     #expect(client.goAway?.errorCode ?? Code.flowControl == Code.flowControl)
                 }
@@ -358,11 +358,11 @@ struct HTTP2Tests {
                 while true { try await call.send(part) }
             }
         ) { proxy in
-            // The window has room for the problem document that a slow machine causes instead.
+            // A slow machine may respond with a problem document instead, for which the window has room.
             try await Client.with(port: proxy.client.port, settings: [(4, 2000)]) { client in
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
-                let answer = try await client.answer(1, opensWindow: false)
-                #expect(answer.status == "504" || answer.body.utf8.count == 2000 && answer.reset != nil)
+                let response = try await client.answer(1, opensWindow: false)
+                #expect(response.status == "504" || response.body.utf8.count == 2000 && response.reset != nil)
             }
             try await proxy.waitUntilOutcomesReported()
         }
@@ -371,7 +371,7 @@ struct HTTP2Tests {
     // MARK: The proxy
 
     @Test("Trailers of an HTTP/1.1 upstream are forwarded, and request bodies are streamed")
-    func trailers() async throws {
+    func http1TrailersAreForwarded() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -390,8 +390,8 @@ struct HTTP2Tests {
                 // The response begins before the request has ended.
                 _ = try await client.answer(1) { $0.body.hasPrefix("ok") }
                 try await client.send(Client.data("two", stream: 1, ends: true))
-                let answer = try await client.answer(1)
-                #expect(answer.status == "200" && answer.trailers.map(\.name) == ["x-sum"], "\(answer)")
+                let response = try await client.answer(1)
+                #expect(response.status == "200" && response.trailers.map(\.name) == ["x-sum"], "\(response)")
             }
             let head = try #require(proxy.upstream.received.first)
             #expect(head.contains("ookie: a=1; b=2\r\n") && head.contains("Via: 2 interlock") && !head.contains(":authority"))
@@ -409,8 +409,8 @@ struct HTTP2Tests {
                 try await client.send(
                     Client.head(method, "/proxy/shop/a", stream: 1), Client.head(method, "/proxy/shop/a", stream: 3))
                 for stream: UInt32 in [1, 3] {
-                    let answer = try await client.answer(stream)
-                    #expect(answer.status == "200" && answer.body.isEmpty && answer.reset == nil)
+                    let response = try await client.answer(stream)
+                    #expect(response.status == "200" && response.body.isEmpty && response.reset == nil)
                 }
             }
             #expect(!proxy.upstream.received.contains { $0.lowercased().contains("transfer-encoding") })
@@ -418,7 +418,7 @@ struct HTTP2Tests {
     }
 
     @Test("A truncated response resets its stream")
-    func truncated() async throws {
+    func truncatedResponseResetsStream() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
@@ -427,8 +427,8 @@ struct HTTP2Tests {
         ) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
-                let answer = try await client.answer(1)
-                #expect(answer.status == "200" && answer.body == "half" && answer.reset != nil)
+                let response = try await client.answer(1)
+                #expect(response.status == "200" && response.body == "half" && response.reset != nil)
                 try await client.send(Client.head("GET", "/healthz", stream: 3))
                 #expect(try await client.answer(3).status == "200")
             }
@@ -436,7 +436,7 @@ struct HTTP2Tests {
     }
 
     @Test("A client that disconnects ends its calls and frees their permits")
-    func disconnect() async throws {
+    func clientThatDisconnectsEndsCallsAndFreesPermits() async throws {
         try await ProxyTestAPI.with(upstream: { call in while try await call.nextBytes() != nil {} }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(
@@ -449,7 +449,7 @@ struct HTTP2Tests {
     }
 
     @Test("The path after a service's name belongs to the upstream, and an unknown name is rejected")
-    func named() async throws {
+    func pathAfterServiceNameBelongsToUpstream() async throws {
         try await ProxyTestAPI.with(path: "", upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(
@@ -469,7 +469,7 @@ struct HTTP2Tests {
     // MARK: Closing connections
 
     @Test("An idle connection gets a GOAWAY and is closed; a silent one is closed")
-    func idle() async throws {
+    func idleConnectionGetsGoawayAndIsClosed() async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100)) { api in
             try await Client.with(port: api.client.port) { client in
                 let code = try await client.end()
@@ -491,7 +491,7 @@ struct HTTP2Tests {
     }
 
     @Test("A shutdown answers the active requests and accepts no further ones")
-    func shutdown() async throws {
+    func shutdownAnswersOnlyActiveRequests() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
                 _ = try await call.nextBytes()

@@ -27,7 +27,7 @@ struct HTTP2UpstreamTests {
     }
 
     @Test("Calls share one connection, and those beyond the server's limit wait or use another")
-    func shared() async throws {
+    func callsShareOneConnection() async throws {
         try await Self.with({ _, frame in frame.kind == .headers ? [Self.answer(frame.stream)] : [] }) { api, connections in
             for _ in 0..<5 { try await api.expect(200, "GET", "/proxy/shop/a") }
             #expect(connections.withLockedValue(\.self) == 1)
@@ -35,7 +35,7 @@ struct HTTP2UpstreamTests {
     }
 
     @Test("A silent server is abandoned, and the next call opens a new connection")
-    func silent() async throws {
+    func silentServerIsAbandoned() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             $0.upstream?.connectTimeout = .milliseconds(200)
             $0.upstream?.firstByteTimeout = .milliseconds(200)
@@ -93,7 +93,7 @@ struct HTTP2UpstreamTests {
 
     private static func expectNoFailure(_ api: HTTPTestAPI) async throws {
         let coordinator = api.coordinator
-        try await eventually("every outcome is reported") { await coordinator.status.permitsInFlight == 0 }
+        try await eventually("every outcome is reported") { await coordinator.status.inFlightPermitCount == 0 }
         #expect(try await coordinator.breaker(service: "shop").fleet.trips == 0)
         #expect(try await coordinator.breaker(service: "shop").state == .closed)
     }
@@ -148,7 +148,7 @@ struct HTTP2UpstreamTests {
     }
 
     @Test("A stream reset for another reason is not sent again, and is a failure")
-    func reset() async throws {
+    func otherStreamResetIsNotRetried() async throws {
         let reply: ScriptedHTTP2Server.Reply = { _, frame in
             frame.endsStream ? [HTTP2TestClient.reset(frame.stream, code: 2)] : []
         }
@@ -188,7 +188,7 @@ struct HTTP2UpstreamTests {
     }
 
     @Test("A malformed HTTP/2 response fails only its own call", arguments: [":status: 200", "", "malformed"])
-    func broken(kind: String) async throws {
+    func malformedHTTP2ResponseFailsOnlyItsCall(kind: String) async throws {
         let reply: ScriptedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }
             guard number == 1 else { return [Self.answer(frame.stream)] }

@@ -17,18 +17,18 @@ struct HTTPCheckTests {
     }
 
     @Test("A call passes until the limit is reached, and the response states the remainder")
-    func limits() async throws {
+    func callPassesUntilLimitIsReached() async throws {
         try await HTTPTestAPI.with(services: [Self.service()]) { api in
             let first = try await api.client.send("GET", Self.path)
             #expect(first.status == 200)
             #expect(first.headers["ratelimit"] == #""hour";r=2;t=3600"#)
             #expect(first.headers["ratelimit-policy"] == #""hour";q=3;w=3600"#)
             #expect(try await api.client.send("GET", Self.path + "?cost=2").headers["ratelimit"] == #""hour";r=0;t=3600"#)
-            let refused = try await api.client.send("GET", Self.path)
-            #expect(refused.status == 429)
-            #expect(refused.headers["retry-after"] == "3600")
-            #expect(refused.body.contains(#""code":"limited""#))
-            #expect(!refused.body.contains("wait_ms"))
+            let refusal = try await api.client.send("GET", Self.path)
+            #expect(refusal.status == 429)
+            #expect(refusal.headers["retry-after"] == "3600")
+            #expect(refusal.body.contains(#""code":"limited""#))
+            #expect(!refusal.body.contains("wait_ms"))
             // A cost above the capacity can never be granted.
             try await api.expect(400, "GET", Self.path + "?cost=4")
         }
@@ -76,15 +76,15 @@ struct HTTPCheckTests {
     }
 
     @Test("An open breaker refuses calls without using the limit")
-    func breaker() async throws {
+    func openBreakerRefusesCallsWithoutUsingLimit() async throws {
         try await HTTPTestAPI.with(services: [Self.service()]) { api in
             _ = try await api.coordinator.forceBreaker(
                 service: "catalog", to: .open, forMilliseconds: 60_000, reason: "", by: "test")
-            let refused = try await api.client.send("GET", Self.path)
-            #expect(refused.status == 503)
-            #expect(refused.body.contains(#""code":"open""#))
-            #expect(refused.body.contains(#""cause":"forced""#))
-            #expect(Int(refused.headers["retry-after"] ?? "") ?? 0 > 50)
+            let refusal = try await api.client.send("GET", Self.path)
+            #expect(refusal.status == 503)
+            #expect(refusal.body.contains(#""code":"open""#))
+            #expect(refusal.body.contains(#""cause":"forced""#))
+            #expect(Int(refusal.headers["retry-after"] ?? "") ?? 0 > 50)
             _ = try await api.coordinator.forceBreaker(service: "catalog", to: nil, reason: "", by: "test")
             #expect(try await api.client.send("GET", Self.path).headers["ratelimit"] == #""hour";r=2;t=3600"#)
         }

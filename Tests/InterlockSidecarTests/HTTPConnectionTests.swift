@@ -40,8 +40,8 @@ struct HTTPConnectionTests {
     func noRequest(bytes: String) async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100)) { api in
             // The call returns when the listener closes the connection.
-            let answer = try await RawConnection.exchange(port: api.client.port, bytes)
-            #expect(answer.isEmpty)
+            let response = try await RawConnection.exchange(port: api.client.port, bytes)
+            #expect(response.isEmpty)
             try await api.expect(200, "GET", "/healthz")
         }
     }
@@ -55,9 +55,9 @@ struct HTTPConnectionTests {
     func noProgress(bytes: String) async throws {
         try await HTTPTestAPI.with(idleTimeout: .milliseconds(500)) { api in
             // The call returns when the listener closes the connection.
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: api.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes)
-            #expect(answer.hasPrefix("HTTP/1.1 200 "))
+            #expect(response.hasPrefix("HTTP/1.1 200 "))
             try await api.expect(200, "GET", "/healthz")
         }
     }
@@ -68,9 +68,9 @@ struct HTTPConnectionTests {
     func fields(count: Int, length: Int) async throws {
         try await HTTPTestAPI.with { api in
             let fields = (0..<count).map { "X-\($0): " + String(repeating: "x", count: length) + "\r\n" }.joined()
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: api.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\(fields)\r\n")
-            #expect(answer.isEmpty || answer.hasPrefix("HTTP/1.1 431 "), "\(answer)")
+            #expect(response.isEmpty || response.hasPrefix("HTTP/1.1 431 "), "\(response)")
             try await api.expect(200, "GET", "/healthz")
         }
     }
@@ -81,13 +81,13 @@ struct HTTPConnectionTests {
             "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x",
             "connection: UPGRADE\r\nupgrade: websocket",
         ])
-    func upgrade(fields: String) async throws {
+    func upgradeRequestIsAnsweredWithoutUpgrade(fields: String) async throws {
         try await HTTPTestAPI.with { api in
             let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: api.client.port, "\(request)\(fields)\r\n\r\n\(request)\r\n\(String(repeating: "x", count: 100_000))")
-            #expect(answer.ranges(of: "HTTP/1.1 200 ").count == 1, "\(answer)")
-            #expect(answer.lowercased().contains("connection: close"))
+            #expect(response.ranges(of: "HTTP/1.1 200 ").count == 1, "\(response)")
+            #expect(response.lowercased().contains("connection: close"))
         }
     }
 
@@ -99,39 +99,39 @@ struct HTTPConnectionTests {
         let settings = TLSSettings(certificate: certificate.certificatePath, key: certificate.keyPath)
         try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100), certificate: try ListenerCertificate(settings)) {
             api in
-            let answer = try await RawConnection.exchange(port: api.client.port, "\u{16}\u{03}\u{01}\u{02}")
-            #expect(answer.isEmpty)
+            let response = try await RawConnection.exchange(port: api.client.port, "\u{16}\u{03}\u{01}\u{02}")
+            #expect(response.isEmpty)
         }
     }
 
     @Test("Connections beyond the limit can read only the sidecar's health")
-    func full() async throws {
+    func connectionsBeyondLimitCanReadOnlySidecarHealth() async throws {
         try await HTTPTestAPI.with(maximumConnections: 2) { api in
-            var taken: [any Channel] = []
-            for _ in 0..<2 { taken.append(try await Self.occupySlot(at: api)) }
+            var channels: [any Channel] = []
+            for _ in 0..<2 { channels.append(try await Self.occupySlot(at: api)) }
             func get(_ path: String) async throws -> String {
                 // The call returns when the listener closes the connection.
                 try await RawConnection.exchange(port: api.client.port, "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }
             for path in ["/healthz", "/readyz", "/metrics"] {
-                let answer = try await get(path)
-                #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(path)")
-                #expect(answer.lowercased().contains("connection: close"))
+                let response = try await get(path)
+                #expect(response.hasPrefix("HTTP/1.1 200 "), "\(path)")
+                #expect(response.lowercased().contains("connection: close"))
             }
-            let refused = try await get("/v1/services")
-            #expect(refused.hasPrefix("HTTP/1.1 503 "))
-            #expect(refused.contains("listen.max_connections"))
+            let refusal = try await get("/v1/services")
+            #expect(refusal.hasPrefix("HTTP/1.1 503 "))
+            #expect(refusal.contains("listen.max_connections"))
             // Silent clients keep the reserve slots for at most a second.
             let silent = try await withThrowingTaskGroup(of: String.self) { group in
                 for _ in 0..<16 { group.addTask { try await RawConnection.exchange(port: api.client.port, "GET /") } }
-                let answer = try await get("/healthz")
-                #expect(answer.hasPrefix("HTTP/1.1 200 "))
+                let response = try await get("/healthz")
+                #expect(response.hasPrefix("HTTP/1.1 200 "))
                 return try await group.reduce("", +)
             }
             #expect(silent.isEmpty)
-            let areOpen = taken.allSatisfy(\.isActive)
+            let areOpen = channels.allSatisfy(\.isActive)
             #expect(areOpen)
-            for channel in taken { try await channel.close() }
+            for channel in channels { try await channel.close() }
             try await eventually("a slot is free") {
                 try await get("/v1/services HTTP/1.1\r\nConnection: close\r\nX:").hasPrefix("HTTP/1.1 200 ")
             }
@@ -140,14 +140,14 @@ struct HTTPConnectionTests {
 
     @Test(
         "HTTP/1.0 is answered without chunks, and its connection is closed", arguments: ["/healthz", "/metrics", "/nowhere"])
-    func http10(path: String) async throws {
+    func http10IsAnsweredWithoutChunks(path: String) async throws {
         try await HTTPTestAPI.with { api in
             // The call returns when the listener closes the connection.
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: api.client.port, "GET \(path) HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
-            #expect(answer.hasPrefix("HTTP/1.0 "))
-            #expect(answer.lowercased().contains("\r\nconnection: close\r\n"))
-            #expect(!answer.lowercased().contains("transfer-encoding"))
+            #expect(response.hasPrefix("HTTP/1.0 "))
+            #expect(response.lowercased().contains("\r\nconnection: close\r\n"))
+            #expect(!response.lowercased().contains("transfer-encoding"))
         }
     }
 
@@ -155,19 +155,19 @@ struct HTTPConnectionTests {
     func http10Body() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let head = "POST /v1/locks/a HTTP/1.0\r\nHost: localhost\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: api.client.port, head + String(repeating: "x", count: 300_000), until: "unauthenticated")
-            #expect(answer.hasPrefix("HTTP/1.0 401 "))
+            #expect(response.hasPrefix("HTTP/1.0 401 "))
         }
     }
 
     @Test("A response of unknown length to HTTP/1.0 is sent without chunks")
     func http10Stream() async throws {
         try await HTTPTestAPI.with { api in
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: api.client.port, "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n", until: "from now on")
-            #expect(!answer.lowercased().contains("transfer-encoding"))
-            #expect(answer.contains("\r\n\r\n: the events"))
+            #expect(!response.lowercased().contains("transfer-encoding"))
+            #expect(response.contains("\r\n\r\n: the events"))
         }
     }
 }

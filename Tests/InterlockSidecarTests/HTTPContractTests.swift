@@ -30,7 +30,7 @@ struct HTTPContractTests {
     }
 
     @Test("Every route is in the contract, and every operation of the contract has a route")
-    func complete() async throws {
+    func everyRouteIsInContract() async throws {
         try await HTTPTestAPI.with { api in
             let eventLoop = api.coordinator.eventLoop
             let live = try await LiveHub.start(for: api.coordinator)
@@ -48,7 +48,7 @@ struct HTTPContractTests {
     }
 
     @Test("Every operation in the contract answers")
-    func answers() async throws {
+    func everyOperationInContractAnswers() async throws {
         try await HTTPTestAPI.with { api in
             let contract = try await api.client.send("GET", "/openapi.yaml")
             #expect(contract.status == 200)
@@ -78,7 +78,7 @@ struct HTTPContractTests {
 
     /// Generators invent names such as LockModeType2Type1 for anonymous enumerations.
     @Test("Every enumeration in the contract is a named schema without null")
-    func enumerations() {
+    func enumerationsAreNamedSchemasWithoutNull() {
         let lines = HealthRoutes.contract.split(separator: "\n")
         let offending = lines.filter { line in
             guard line.contains("enum:") else { return false }
@@ -97,7 +97,7 @@ struct HTTPContractTests {
     }
 
     @Test("Every problem code is in the contract")
-    func codes() {
+    func everyProblemCodeIsInContract() {
         for code in HTTPProblem.Code.allCases {
             #expect(HealthRoutes.contract.contains("        - \(code.rawValue)\n"), "\(code)")
         }

@@ -7,8 +7,8 @@ struct HTTPFenceTests {
     func late() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 60000, "owner": "me"}"#
-            let taken = try await api.client.send("POST", "/v1/locks/a", body)
-            let first = try #require(taken.integer("fence"))
+            let grant = try await api.client.send("POST", "/v1/locks/a", body)
+            let first = try #require(grant.integer("fence"))
             try await api.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "\(first)"])
             let second = try #require(try await api.client.send("POST", "/v1/locks/a", body).integer("fence"))
             let late = try await api.client.send(

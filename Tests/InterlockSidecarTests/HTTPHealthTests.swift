@@ -14,11 +14,11 @@ struct HTTPHealthTests {
             await api.redis.kill()
             try await eventually("the sidecar is not ready") { try await api.client.send("GET", "/readyz").status == 503 }
             try await api.expect(200, "GET", "/healthz")
-            let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#)
-            #expect(refused.status == 503)
-            #expect(refused.text("code") == "unavailable")
-            #expect(refused.headers["retry-after"] == "1")
-            #expect(refused.headers["content-type"] == "application/problem+json")
+            let refusal = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#)
+            #expect(refusal.status == 503)
+            #expect(refusal.text("code") == "unavailable")
+            #expect(refusal.headers["retry-after"] == "1")
+            #expect(refusal.headers["content-type"] == "application/problem+json")
         }
     }
 
@@ -29,14 +29,14 @@ struct HTTPHealthTests {
             async let waiter = api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 60000, "wait_ms": 60000}"#)
             try await eventually("a call waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
             await api.shutDown()
-            let answer = try await waiter
-            #expect(answer.status == 503)
-            #expect(answer.text("code") == "unavailable")
+            let response = try await waiter
+            #expect(response.status == 503)
+            #expect(response.text("code") == "unavailable")
         }
     }
 
     @Test("Requests are counted by route")
-    func metrics() async throws {
+    func requestsAreCountedByRoute() async throws {
         try await HTTPTestAPI.with { api in
             _ = try await api.client.send("GET", "/v1/locks/a%2Fb")
             let metrics = try await api.client.send("GET", "/metrics")
@@ -53,8 +53,8 @@ struct HTTPHealthTests {
             let port = api.client.port
             let first = HTTPTestClient.request("GET", "/healthz", nil, headers: [:], port: port, closing: false)
             let second = HTTPTestClient.request("GET", "/nothing", nil, headers: [:], port: port, closing: true)
-            let text = try await api.client.exchange(first + second)
-            let statuses = text.split(separator: "HTTP/1.1 ").map { $0.prefix(3) }
+            let responses = try await api.client.exchange(first + second)
+            let statuses = responses.split(separator: "HTTP/1.1 ").map { $0.prefix(3) }
             #expect(statuses == ["200", "404"])
         }
     }
@@ -66,7 +66,7 @@ struct HTTPHealthTests {
             (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"), (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
             (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"), (1_798_761_599, "Thu, 31 Dec 2026 23:59:59 GMT"),
         ] as [(Int64, String)])
-    func dates(second: Int64, text: String) {
+    func datesFollowRFC9110(second: Int64, text: String) {
         #expect(HTTPDate.text(second: second) == text)
     }
 }

@@ -29,27 +29,27 @@ struct HTTPLimitTests {
             #expect(limit["remaining"] == .integer(1))
             try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}")
 
-            let refused = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 1}"#)
-            #expect(refused.status == 429)
-            #expect(refused.text("code") == "limited")
-            #expect(refused.json["limited"] == .bool(true))
-            let wait = try #require(refused.integer("retry_after_ms"))
-            #expect(refused.headers["retry-after"] == "\((wait + 999) / 1000)")
-            #expect(refused.headers["ratelimit"]?.hasPrefix(#""10s";r=0;t="#) == true)
-            #expect(refused.headers["ratelimit-policy"] == #""10s";q=2;w=10"#)
+            let refusal = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 1}"#)
+            #expect(refusal.status == 429)
+            #expect(refusal.text("code") == "limited")
+            #expect(refusal.json["limited"] == .bool(true))
+            let wait = try #require(refusal.integer("retry_after_ms"))
+            #expect(refusal.headers["retry-after"] == "\((wait + 999) / 1000)")
+            #expect(refusal.headers["ratelimit"]?.hasPrefix(#""10s";r=0;t="#) == true)
+            #expect(refusal.headers["ratelimit-policy"] == #""10s";q=2;w=10"#)
         }
     }
 
     @Test("A call that costs more than the limit is invalid, and the error says why")
     func tooExpensive() async throws {
         try await HTTPTestAPI.with { api in
-            let refused = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 3}"#)
-            #expect(refused.status == 400)
-            #expect(refused.text("code") == "invalid")
+            let refusal = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 3}"#)
+            #expect(refusal.status == 400)
+            #expect(refusal.text("code") == "invalid")
             #expect(
-                refused.text("detail")
+                refusal.text("detail")
                     == #"a call of cost 3 can never be granted: the limit 10s of the service "catalog" is 2"#)
-            #expect(refused.headers["retry-after"] == nil)
+            #expect(refusal.headers["retry-after"] == nil)
             let permit = try await api.client.send("POST", "/v1/services/catalog/permits", #"{"cost": 3}"#)
             #expect(permit.status == 400)
             #expect(permit.text("code") == "invalid")
@@ -65,9 +65,9 @@ struct HTTPLimitTests {
         ]
         try await HTTPTestAPI.with(services: services) { api in
             for _ in 0..<2 {
-                let taken = try await api.client.send("POST", "/v1/limits/tried/take")
-                #expect(taken.status == 200 && taken.text("name") == "shadow")
-                #expect(taken.headers["ratelimit"] == nil && taken.headers["ratelimit-policy"] == nil)
+                let decision = try await api.client.send("POST", "/v1/limits/tried/take")
+                #expect(decision.status == 200 && decision.text("name") == "shadow")
+                #expect(decision.headers["ratelimit"] == nil && decision.headers["ratelimit-policy"] == nil)
             }
             let first = try await api.client.send("POST", "/v1/limits/both/take")
             #expect(first.headers["ratelimit"] == #""real";r=0;t=1"#)
@@ -81,13 +81,13 @@ struct HTTPLimitTests {
     }
 
     @Test("A waiting call is granted in turn")
-    func waiting() async throws {
+    func waitingCallIsGrantedInTurn() async throws {
         let service = ServiceDefinition(
             name: "fast", limits: [LimitDefinition(name: "100ms", limit: 1, window: .milliseconds(100))])
         try await HTTPTestAPI.with(services: [service]) { api in
             for _ in 0..<3 {
-                let taken = try await api.client.send("POST", "/v1/limits/fast/take", #"{"wait_ms": 20000}"#)
-                #expect(taken.status == 200)
+                let decision = try await api.client.send("POST", "/v1/limits/fast/take", #"{"wait_ms": 20000}"#)
+                #expect(decision.status == 200)
             }
         }
     }

@@ -9,7 +9,7 @@ struct HTTPLinkedLockTests {
     private static let body = #"{"ttl_ms": 60000, "linked": true}"#
 
     @Test("The stream begins with the lease, which lasts while the stream is open")
-    func extended() async throws {
+    func streamBeginsWithLease() async throws {
         try await HTTPTestAPI.with { api in
             let coordinator = api.coordinator
             let name = try ResourceName("a")
@@ -20,25 +20,25 @@ struct HTTPLinkedLockTests {
                 #expect(received.lowercased().contains("content-type: text/event-stream"))
                 #expect(lease.text("name") == "a")
                 #expect(lease.text("token") != nil)
-                let began = clock.now
-                try await eventually("three times the ttl has passed") { clock.now - began > .seconds(3) }
-                let seen = try await coordinator.inspectLock(name)
-                #expect(seen?.holders == 1)
-                #expect(seen?.fence == lease.integer("fence"))
+                let start = clock.now
+                try await eventually("three times the ttl has passed") { clock.now - start > .seconds(3) }
+                let information = try await coordinator.inspectLock(name)
+                #expect(information?.holders == 1)
+                #expect(information?.fence == lease.integer("fence"))
                 return true
             }
         }
     }
 
     @Test("The leases are released when their client closes the stream")
-    func closed() async throws {
+    func closedStreamReleasesLeases() async throws {
         try await HTTPTestAPI.with { api in
             let coordinator = api.coordinator
             let names = [try ResourceName("a"), try ResourceName("b")]
             let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
             try await api.client.follow("POST", "/v1/locks/a", body) { received in
-                guard let granted = HTTPTestClient.event("lease", in: received) else { return false }
-                #expect(granted.leases.map { $0.text("name") } == ["a", "b"])
+                guard let lease = HTTPTestClient.event("lease", in: received) else { return false }
+                #expect(lease.leases.map { $0.text("name") } == ["a", "b"])
                 for name in names {
                     let holders = try await coordinator.inspectLock(name)?.holders
                     #expect(holders == 1)
@@ -52,7 +52,7 @@ struct HTTPLinkedLockTests {
     }
 
     @Test("A lease broken by an operator is reported as lost, and the stream ends")
-    func broken() async throws {
+    func brokenLeaseIsReportedAsLost() async throws {
         try await HTTPTestAPI.with { api in
             try await api.waitUntilSubscribed()
             let client = api.client
@@ -78,12 +78,12 @@ struct HTTPLinkedLockTests {
             let client = api.client
             let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
             let response = try await client.exchange(Self.request(body, on: client)) { received in
-                guard let granted = HTTPTestClient.event("lease", in: received) else { return }
+                guard let lease = HTTPTestClient.event("lease", in: received) else { return }
                 guard HTTPTestClient.event("lost", in: received) != nil else {
                     _ = try await client.send("POST", "/v1/locks/a/break")
                     return
                 }
-                let token = try #require(granted.leases.last?.text("token"))
+                let token = try #require(lease.leases.last?.text("token"))
                 _ = try await client.send("DELETE", "/v1/locks/b", headers: ["Lease-Token": token])
             }
             let lost = try #require(HTTPTestClient.event("lost", in: response))
@@ -94,7 +94,7 @@ struct HTTPLinkedLockTests {
     }
 
     @Test("A shutdown notifies the client and leaves the lease to expire")
-    func shutdown() async throws {
+    func shutdownNotifiesClientAndLeavesLeaseToExpire() async throws {
         try await HTTPTestAPI.with { api in
             let client = api.client
             let shutDown = api.shutDown
@@ -113,12 +113,12 @@ struct HTTPLinkedLockTests {
     }
 
     @Test("A request for a held lock is refused as usual")
-    func held() async throws {
+    func requestForHeldLockIsRefusedAsUsual() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
-            let refused = try await api.client.send("POST", "/v1/locks/a", Self.body)
-            #expect(refused.status == 409)
-            #expect(refused.headers["content-type"] == "application/problem+json")
+            let refusal = try await api.client.send("POST", "/v1/locks/a", Self.body)
+            #expect(refusal.status == 409)
+            #expect(refusal.headers["content-type"] == "application/problem+json")
         }
     }
 

@@ -6,7 +6,7 @@ import Testing
 @Suite("HTTP API: lock modes and multiple locks")
 struct HTTPLockModeTests {
     @Test("Several readers share a lock, and a writer is refused until the last reader releases it")
-    func shared() async throws {
+    func severalReadersShareLock() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 30000, "mode": "shared"}"#
             let first = try await api.client.send("POST", "/v1/locks/a", body)
@@ -16,9 +16,9 @@ struct HTTPLockModeTests {
             #expect(try await api.client.send("GET", "/v1/locks/a").integer("holders") == 2)
 
             for lease in [first, second] {
-                let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
-                #expect(refused.status == 409)
-                #expect(refused.text("code") == "held")
+                let refusal = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+                #expect(refusal.status == 409)
+                #expect(refusal.text("code") == "held")
                 let token = try #require(lease.text("token"))
                 try await api.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
             }
@@ -27,7 +27,7 @@ struct HTTPLockModeTests {
     }
 
     @Test("A semaphore has as many holders as slots")
-    func permits() async throws {
+    func semaphoreHasAsManyHoldersAsSlots() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 30000, "permits": 2}"#
             let first = try await api.client.send("POST", "/v1/locks/a", body)
@@ -43,22 +43,22 @@ struct HTTPLockModeTests {
     }
 
     @Test("A held semaphore cannot be acquired in another mode", arguments: ["exclusive", "shared"])
-    func mixed(mode: String) async throws {
+    func heldSemaphoreCannotBeAcquiredInAnotherMode(mode: String) async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 2}"#)
-            let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "\#(mode)"}"#)
-            #expect(refused.status == 400)
-            #expect(refused.text("detail")?.contains("held as a semaphore with 2 slots") == true, "got: \(refused.body)")
+            let refusal = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "\#(mode)"}"#)
+            #expect(refusal.status == 400)
+            #expect(refusal.text("detail")?.contains("held as a semaphore with 2 slots") == true, "got: \(refusal.body)")
         }
     }
 
     @Test("Several locks are acquired together, with leases in the order of the request")
-    func together() async throws {
+    func severalLocksAreAcquiredTogether() async throws {
         try await HTTPTestAPI.with { api in
-            let taken = try await api.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "also": ["c", "a"]}"#)
-            #expect(taken.status == 201)
-            #expect(taken.leases.map { $0.text("name") } == ["b", "c", "a"])
-            for lease in taken.leases {
+            let grant = try await api.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "also": ["c", "a"]}"#)
+            #expect(grant.status == 201)
+            #expect(grant.leases.map { $0.text("name") } == ["b", "c", "a"])
+            for lease in grant.leases {
                 let name = try #require(lease.text("name"))
                 let token = try #require(lease.text("token"))
                 #expect(lease.integer("fence") != nil)
@@ -72,9 +72,9 @@ struct HTTPLockModeTests {
     func allOrNone() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
-            let refused = try await api.client.send("POST", "/v1/locks/c", #"{"ttl_ms": 30000, "also": ["b", "a"]}"#)
-            #expect(refused.status == 409)
-            #expect(refused.text("code") == "held")
+            let refusal = try await api.client.send("POST", "/v1/locks/c", #"{"ttl_ms": 30000, "also": ["b", "a"]}"#)
+            #expect(refusal.status == 409)
+            #expect(refusal.text("code") == "held")
             try await eventually("the other locks are free") {
                 let first = try await api.client.send("GET", "/v1/locks/a").status
                 let last = try await api.client.send("GET", "/v1/locks/c").status
@@ -116,10 +116,10 @@ struct HTTPLockModeTests {
         ])
     func wrong(fields: String, detail: String) async throws {
         try await HTTPTestAPI.with { api in
-            let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000, \#(fields)}"#)
-            #expect(refused.status == 400)
-            #expect(refused.text("code") == "invalid")
-            #expect(refused.text("detail")?.contains(detail) == true, "got: \(refused.body)")
+            let refusal = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000, \#(fields)}"#)
+            #expect(refusal.status == 400)
+            #expect(refusal.text("code") == "invalid")
+            #expect(refusal.text("detail")?.contains(detail) == true, "got: \(refusal.body)")
         }
     }
 

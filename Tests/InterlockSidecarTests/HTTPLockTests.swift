@@ -11,32 +11,32 @@ struct HTTPLockTests {
     @Test("A lock is acquired, held, renewed, released and then lost")
     func lifeOfALease() async throws {
         try await HTTPTestAPI.with { api in
-            let taken = try await api.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000, "label": "worker-1"}"#)
-            #expect(taken.status == 201)
-            #expect(taken.text("name") == "orders")
-            let token = try #require(taken.text("token"))
-            let fence = try #require(taken.integer("fence"))
-            #expect(try #require(taken.integer("valid_ms")) <= 10_000)
+            let grant = try await api.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000, "label": "worker-1"}"#)
+            #expect(grant.status == 201)
+            #expect(grant.text("name") == "orders")
+            let token = try #require(grant.text("token"))
+            let fence = try #require(grant.integer("fence"))
+            #expect(try #require(grant.integer("valid_ms")) <= 10_000)
 
-            let held = try await api.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000}"#)
-            #expect(held.status == 409)
-            #expect(held.text("code") == "held")
-            #expect(held.headers["content-type"] == "application/problem+json")
+            let refusal = try await api.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000}"#)
+            #expect(refusal.status == 409)
+            #expect(refusal.text("code") == "held")
+            #expect(refusal.headers["content-type"] == "application/problem+json")
 
-            let seen = try await api.client.send("GET", "/v1/locks/orders")
-            #expect(seen.status == 200)
-            #expect(seen.text("label") == "worker-1")
-            #expect(seen.integer("fence") == fence)
-            #expect(!seen.body.contains(token))
+            let information = try await api.client.send("GET", "/v1/locks/orders")
+            #expect(information.status == 200)
+            #expect(information.text("label") == "worker-1")
+            #expect(information.integer("fence") == fence)
+            #expect(!information.body.contains(token))
 
             let renewed = try await api.client.send(
                 "POST", "/v1/locks/orders/renew", #"{"ttl_ms": 20000, "token": "\#(token)"}"#)
             #expect(renewed.status == 200)
             #expect(try #require(renewed.integer("valid_ms")) > 10_000)
 
-            let released = try await api.client.send("DELETE", "/v1/locks/orders", headers: ["Lease-Token": token])
-            #expect(released.status == 204)
-            #expect(released.body.isEmpty)
+            let release = try await api.client.send("DELETE", "/v1/locks/orders", headers: ["Lease-Token": token])
+            #expect(release.status == 204)
+            #expect(release.body.isEmpty)
             let lost = try await api.client.send("DELETE", "/v1/locks/orders", headers: ["Lease-Token": token])
             #expect(lost.status == 410)
             #expect(lost.text("code") == "lost")
@@ -59,33 +59,33 @@ struct HTTPLockTests {
     }
 
     @Test("A waiting request gets the lock when it is released")
-    func waiting() async throws {
+    func waitingRequestGetsReleasedLock() async throws {
         try await HTTPTestAPI.with { api in
-            let held = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
-            let token = try #require(held.text("token"))
+            let firstGrant = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+            let token = try #require(firstGrant.text("token"))
             async let waiter = api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
             try await eventually("a call waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
             _ = try await api.client.send("DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
-            let granted = try await waiter
-            #expect(granted.status == 201)
-            #expect(try #require(granted.integer("fence")) > (try #require(held.integer("fence"))))
+            let nextGrant = try await waiter
+            #expect(nextGrant.status == 201)
+            #expect(try #require(nextGrant.integer("fence")) > (try #require(firstGrant.integer("fence"))))
         }
     }
 
     @Test("A lock is shown with the waiting sidecars and the outcomes of recent grants")
     func queueAndGrants() async throws {
         try await HTTPTestAPI.with { api in
-            let held = try await api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "label": "web-1"}"#)
-            let token = try #require(held.text("token"))
+            let firstGrant = try await api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "label": "web-1"}"#)
+            let token = try #require(firstGrant.text("token"))
             async let waiter = api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
-            try await eventually("a call waits") { await api.coordinator.status.locksWaiting == 1 }
-            let seen = try await api.client.send("GET", "/v1/locks/a%2Fb")
-            #expect(seen.body.contains(#""queue":[{"sidecar":"\#(api.coordinator.id)","waiters":1}]"#))
+            try await eventually("a call waits") { await api.coordinator.status.lockWaiterCount == 1 }
+            let information = try await api.client.send("GET", "/v1/locks/a%2Fb")
+            #expect(information.body.contains(#""queue":[{"sidecar":"\#(api.coordinator.id)","waiters":1}]"#))
             _ = try await api.client.send("DELETE", "/v1/locks/a%2Fb", headers: ["Lease-Token": token])
-            let granted = try await waiter
+            let nextGrant = try await waiter
             let grants = try await api.client.send("GET", "/v1/grants?lock=a%2Fb")
             #expect(grants.status == 200)
-            let newest = #"{"grants":[{"end":null,"ended_ms":null,"fence":\#(granted.integer("fence") ?? 0),"#
+            let newest = #"{"grants":[{"end":null,"ended_ms":null,"fence":\#(nextGrant.integer("fence") ?? 0),"#
             #expect(grants.body.hasPrefix(newest))
             #expect(grants.body.contains(#""label":"web-1","mode":"exclusive","name":"a/b","permits":null"#))
             #expect(grants.body.contains(#""end":"released""#))
@@ -98,8 +98,8 @@ struct HTTPLockTests {
     @Test("A client that disconnects while waiting neither keeps waiting nor gets the lock")
     func leavingClient() async throws {
         try await HTTPTestAPI.with { api in
-            let held = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
-            let token = try #require(held.text("token"))
+            let firstGrant = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+            let token = try #require(firstGrant.text("token"))
             let name = try ResourceName("a")
             let coordinator = api.coordinator
             try await api.client.follow("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 60000}"#) { _ in
@@ -117,9 +117,9 @@ struct HTTPLockTests {
         arguments: [("orders%2F7", "orders/7"), ("a%252Fb", "a%2Fb"), ("%C3%BCber", "über"), ("a+b", "a+b"), ("x%3Ay", "x:y")])
     func percentEncoding(path: String, name: String) async throws {
         try await HTTPTestAPI.with { api in
-            let taken = try await api.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
-            #expect(taken.status == 201)
-            #expect(taken.text("name") == name)
+            let grant = try await api.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
+            #expect(grant.status == 201)
+            #expect(grant.text("name") == name)
             let client = RedisClient(configuration: api.redis.configuration)
             try await client.connect()
             let key = try await client.send(AnyCommand(["EXISTS", "interlock:lock:{\(name)}"]))
@@ -133,14 +133,14 @@ struct HTTPLockTests {
         arguments: ["a%20b", "a%7Bb", "a%00b", "%FF", "%zz", "", String(repeating: "x", count: 257)])
     func badNames(path: String) async throws {
         try await HTTPTestAPI.with { api in
-            let refused = try await api.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
-            #expect(refused.status == 400)
-            #expect(refused.text("code") == "invalid")
+            let refusal = try await api.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
+            #expect(refusal.status == 400)
+            #expect(refusal.text("code") == "invalid")
         }
     }
 
     @Test("Held locks are listed")
-    func listing() async throws {
+    func heldLocksAreListed() async throws {
         try await HTTPTestAPI.with { api in
             _ = try await api.client.send("POST", "/v1/locks/alpha", #"{"ttl_ms": 10000}"#)
             _ = try await api.client.send("POST", "/v1/locks/beta", #"{"ttl_ms": 10000}"#)
@@ -159,13 +159,13 @@ struct HTTPLockTests {
     }
 
     @Test("Only an admin breaks a lock, and the next fence is higher")
-    func breaking() async throws {
+    func onlyAdminBreaksLock() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let web = ["X-Api-Key": "web-secret"]
             let ops = ["Authorization": "Bearer ops-secret"]
             let first = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 10000}"#, headers: web)
-            let refused = try await api.client.send("POST", "/v1/locks/a/break", headers: web)
-            #expect(refused.status == 403)
+            let refusal = try await api.client.send("POST", "/v1/locks/a/break", headers: web)
+            #expect(refusal.status == 403)
             try await api.expect(204, "POST", "/v1/locks/a/break", headers: ops)
             try await api.expect(404, "POST", "/v1/locks/a/break", headers: ops)
             let second = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 10000}"#, headers: web)

@@ -8,9 +8,9 @@ struct HTTPMinimalLockTests {
     @Test("Without a configured key, a URL alone cannot acquire a lock")
     func needsKeys() async throws {
         try await HTTPTestAPI.with { api in
-            let refused = try await api.client.send("GET", "/lock?hash=a")
-            #expect(refused.status == 401)
-            #expect(refused.headers["www-authenticate"] == "Bearer realm=\"interlock\"")
+            let refusal = try await api.client.send("GET", "/lock?hash=a")
+            #expect(refusal.status == 401)
+            #expect(refusal.headers["www-authenticate"] == "Bearer realm=\"interlock\"")
             try await api.expect(401, "DELETE", "/lock?hash=a", headers: web)
         }
     }
@@ -31,9 +31,9 @@ struct HTTPMinimalLockTests {
     @Test("Reading the lock does not acquire it", arguments: ["HEAD", "OPTIONS", "POST"])
     func otherMethods(method: String) async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
-            let refused = try await api.client.send(method, "/lock?hash=a", headers: web)
-            #expect(refused.status == 405)
-            #expect(refused.headers["allow"] == "GET, DELETE")
+            let refusal = try await api.client.send(method, "/lock?hash=a", headers: web)
+            #expect(refusal.status == 405)
+            #expect(refusal.headers["allow"] == "GET, DELETE")
         }
     }
 

@@ -37,12 +37,12 @@ struct HTTPRefusalTests {
         ])
     func badBodies(body: String, detail: String) async throws {
         try await HTTPTestAPI.with { api in
-            let refused = try await api.client.send("POST", "/v1/locks/a", body)
-            #expect(refused.status == 400)
-            #expect(refused.text("code") == "invalid")
-            #expect(refused.text("type") == "urn:interlock:error:invalid")
-            #expect(refused.integer("status") == 400)
-            #expect(refused.text("detail")?.contains(detail) == true, "got: \(refused.body)")
+            let refusal = try await api.client.send("POST", "/v1/locks/a", body)
+            #expect(refusal.status == 400)
+            #expect(refusal.text("code") == "invalid")
+            #expect(refusal.text("type") == "urn:interlock:error:invalid")
+            #expect(refusal.integer("status") == 400)
+            #expect(refusal.text("detail")?.contains(detail) == true, "got: \(refusal.body)")
         }
     }
 
@@ -57,12 +57,12 @@ struct HTTPRefusalTests {
 
             let chunk = String(repeating: " ", count: 40_000)
             let chunked = "\(String(chunk.utf8.count, radix: 16))\r\n\(chunk)\r\n"
-            let text = try await api.client.exchange(
+            let responses = try await api.client.exchange(
                 """
                 POST /v1/locks/b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r
                 \r\n\(chunked)\(chunked)0\r\n\r\n
                 """)
-            #expect(try HTTPTestClient.parse(text).status == 413)
+            #expect(try HTTPTestClient.parse(responses).status == 413)
         }
     }
 
@@ -80,27 +80,27 @@ struct HTTPRefusalTests {
     @Test("A client that sends Expect: 100-continue gets 100 Continue")
     func expectContinue() async throws {
         try await HTTPTestAPI.with { api in
-            let text = try await api.client.exchange(
+            let responses = try await api.client.exchange(
                 HTTPTestClient.request(
                     "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: ["Expect": "100-continue"], port: api.client.port,
                     closing: true))
-            #expect(text.hasPrefix("HTTP/1.1 100 Continue\r\n\r\n"))
-            #expect(try HTTPTestClient.parse(text).status == 201)
+            #expect(responses.hasPrefix("HTTP/1.1 100 Continue\r\n\r\n"))
+            #expect(try HTTPTestClient.parse(responses).status == 201)
         }
     }
 
     @Test("An unknown path is not found, and the error for a wrong method lists the allowed ones")
-    func routing() async throws {
+    func unknownPathIsNotFound() async throws {
         try await HTTPTestAPI.with { api in
             for path in ["/", "/v2/locks", "/v1/locks/a/b", "/v1/locks/a/renew/", "/v1//locks"] {
                 let missing = try await api.client.send("GET", path)
                 #expect(missing.status == 404, "\(path)")
                 #expect(missing.text("code") == "unknown_path")
             }
-            let refused = try await api.client.send("PATCH", "/v1/locks/a")
-            #expect(refused.status == 405)
-            #expect(refused.headers["allow"] == "POST, GET, HEAD, DELETE")
-            #expect(refused.text("code") == "method_not_allowed")
+            let refusal = try await api.client.send("PATCH", "/v1/locks/a")
+            #expect(refusal.status == 405)
+            #expect(refusal.headers["allow"] == "POST, GET, HEAD, DELETE")
+            #expect(refusal.text("code") == "method_not_allowed")
             let head = try await api.client.send("HEAD", "/healthz")
             #expect(head.status == 200)
             #expect(head.body.isEmpty)
@@ -129,9 +129,9 @@ struct HTTPRefusalTests {
     @Test("The error for a missing lease token names it")
     func missingToken() async throws {
         try await HTTPTestAPI.with { api in
-            let refused = try await api.client.send("DELETE", "/v1/locks/a")
-            #expect(refused.status == 400)
-            #expect(refused.text("detail")?.contains("Lease-Token") == true)
+            let refusal = try await api.client.send("DELETE", "/v1/locks/a")
+            #expect(refusal.status == 400)
+            #expect(refusal.text("detail")?.contains("Lease-Token") == true)
         }
     }
 
@@ -140,10 +140,10 @@ struct HTTPRefusalTests {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             for path in ["/v1/services", "/v1/events", "/metrics", "/openapi.yaml", "/v1/locks/a"] {
                 for key in [[:], ["X-Api-Key": "wrong"], ["Authorization": "Basic web-secret"], ["Authorization": "Bearer"]] {
-                    let refused = try await api.client.send("GET", path, headers: key)
-                    #expect(refused.status == 401)
-                    #expect(refused.headers["www-authenticate"] == "Bearer realm=\"interlock\"")
-                    #expect(!refused.body.contains("wrong"))
+                    let refusal = try await api.client.send("GET", path, headers: key)
+                    #expect(refusal.status == 401)
+                    #expect(refusal.headers["www-authenticate"] == "Bearer realm=\"interlock\"")
+                    #expect(!refusal.body.contains("wrong"))
                 }
             }
             for key in [
@@ -179,9 +179,9 @@ struct HTTPRefusalTests {
                 try await api.expect(200, "GET", "/healthz", headers: ["Host": host])
             }
             for host in ["evil.example", "localhost.evil.example:7380", "127.0.0.1.nip.io", "", "a:b:c"] {
-                let refused = try await api.client.send("GET", "/healthz", headers: ["Host": host])
-                #expect(refused.status == 421, "\(host)")
-                #expect(refused.text("code") == "misdirected")
+                let refusal = try await api.client.send("GET", "/healthz", headers: ["Host": host])
+                #expect(refusal.status == 421, "\(host)")
+                #expect(refusal.text("code") == "misdirected")
             }
         }
     }
@@ -200,9 +200,9 @@ struct HTTPRefusalTests {
                 "0.0.0.0:7380", "[::]:7380", "10.1.2.3", "[::ffff:127.0.0.1]", "[fe80::1]", "0", "127.1", name,
                 "\(name):7380", "evil.example",
             ] {
-                let refused = try await api.client.send("GET", "/v1/check/catalog?cost=2", headers: ["Host": host])
-                #expect(refused.status == 421, "\(host)")
-                #expect(refused.text("code") == "misdirected")
+                let refusal = try await api.client.send("GET", "/v1/check/catalog?cost=2", headers: ["Host": host])
+                #expect(refusal.status == 421, "\(host)")
+                #expect(refusal.text("code") == "misdirected")
             }
             // The rejected requests did not use the limit.
             try await api.expect(200, "POST", "/v1/limits/catalog/take", #"{"cost": 2}"#)
@@ -210,7 +210,7 @@ struct HTTPRefusalTests {
     }
 
     @Test("A web page of another origin is refused")
-    func origins() async throws {
+    func webPageOfAnotherOriginIsRefused() async throws {
         try await HTTPTestAPI.with { api in
             let sameOrigin = "http://127.0.0.1:\(api.client.port)"
             for headers in [["Origin": sameOrigin], ["Sec-Fetch-Site": "same-origin"], ["Sec-Fetch-Site": "none"]] {
@@ -221,9 +221,9 @@ struct HTTPRefusalTests {
                 ["Sec-Fetch-Site": "cross-site"], ["Sec-Fetch-Site": "same-site"],
             ]
             for headers in otherOrigins {
-                let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: headers)
-                #expect(refused.status == 403, "\(headers)")
-                #expect(refused.text("code") == "foreign_origin")
+                let refusal = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: headers)
+                #expect(refusal.status == 403, "\(headers)")
+                #expect(refusal.text("code") == "foreign_origin")
             }
         }
     }
@@ -235,31 +235,31 @@ struct HTTPRefusalTests {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
         try await HTTPTestAPI.with(keys: keys, idleTimeout: .seconds(600)) { api in
             // The call returns when the listener closes the connection.
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: api.client.port, "POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n")
-            #expect(answer.hasPrefix("HTTP/1.1 401 "))
+            #expect(response.hasPrefix("HTTP/1.1 401 "))
         }
     }
 
     /// Returns the number of bytes that a connection accepts until it is closed.
-    private static func taken(_ port: Int, _ head: String, of total: Int) async throws -> Int {
+    private static func acceptedBytes(_ port: Int, _ head: String, of total: Int) async throws -> Int {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.socketOption(.so_sndbuf), value: 64 * 1024)
             .channelOption(.allowRemoteHalfClosure, value: true)
             .connect(host: "127.0.0.1", port: port).get()
         try await channel.writeAndFlush(ByteBuffer(string: head))
         let piece = ByteBuffer(repeating: 0x20, count: 64 * 1024)
-        var taken = 0
-        while taken < total {
+        var acceptedByteCount = 0
+        while acceptedByteCount < total {
             do {
                 try await channel.writeAndFlush(piece)
             } catch {
                 break
             }
-            taken += piece.readableBytes
+            acceptedByteCount += piece.readableBytes
         }
         try? await channel.close()
-        return taken
+        return acceptedByteCount
     }
 
     @Test(
@@ -274,9 +274,10 @@ struct HTTPRefusalTests {
     func unwantedBody(head: String) async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let total = 64 << 20
-            let taken = try await Self.taken(api.client.port, head + "Content-Length: \(total)\r\n\r\n", of: total)
+            let acceptedByteCount = try await Self.acceptedBytes(
+                api.client.port, head + "Content-Length: \(total)\r\n\r\n", of: total)
             // The limit is 64 KiB, plus the bytes in socket buffers.
-            #expect(taken < 12 << 20, "\(taken)")
+            #expect(acceptedByteCount < 12 << 20, "\(acceptedByteCount)")
         }
     }
 
@@ -288,8 +289,8 @@ struct HTTPRefusalTests {
         }) { proxy in
             let total = 64 << 20
             let head = "POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(total)\r\n\r\n"
-            let taken = try await Self.taken(proxy.client.port, head, of: total)
-            #expect(taken < 12 << 20, "\(taken)")
+            let acceptedByteCount = try await Self.acceptedBytes(proxy.client.port, head, of: total)
+            #expect(acceptedByteCount < 12 << 20, "\(acceptedByteCount)")
         }
     }
 }

@@ -8,12 +8,12 @@ import Testing
 @Suite("HTTP API: services, permits and events")
 struct HTTPServiceTests {
     @Test("A permit is granted, and its outcome is accepted once")
-    func permit() async throws {
+    func permitOutcomeIsAcceptedOnce() async throws {
         try await HTTPTestAPI.with { api in
-            let granted = try await api.client.send("POST", "/v1/services/catalog/permits", "{}")
-            #expect(granted.status == 201)
-            #expect(granted.text("state") == "closed")
-            let id = try #require(granted.text("permit"))
+            let grant = try await api.client.send("POST", "/v1/services/catalog/permits", "{}")
+            #expect(grant.status == 201)
+            #expect(grant.text("state") == "closed")
+            let id = try #require(grant.text("permit"))
             let report = #"{"outcome": "ok", "latency_ms": 12, "status": 200}"#
             let reported = try await api.client.send("POST", "/v1/services/catalog/permits/\(id)", report)
             #expect(reported.status == 200)
@@ -24,7 +24,7 @@ struct HTTPServiceTests {
     }
 
     @Test("The fleet is listed under the same names by both APIs")
-    func fleet() async throws {
+    func fleetIsListedUnderSameNamesByBothAPIs() async throws {
         try await HTTPTestAPI.with { api in
             let reply = try await api.client.send("GET", "/v1/fleet")
             #expect(reply.status == 200)
@@ -48,10 +48,10 @@ struct HTTPServiceTests {
     }
 
     @Test("A service is shown with its probes, if it has any")
-    func probes() async throws {
-        let last = ProbeReading.Probe(
+    func serviceIsShownWithProbes() async throws {
+        let lastProbe = ProbeReading.Probe(
             finding: .bad("status \(503), expected 200..399"), atMilliseconds: 1_795_237_271_000, duration: .milliseconds(12))
-        let reading = ProbeReading(service: "catalog", prober: .elected, last: last, failures: 3)
+        let reading = ProbeReading(service: "catalog", prober: .elected, lastProbe: lastProbe, failureCount: 3)
         try await HTTPTestAPI.with(probe: { $0 == "catalog" ? reading : nil }) { api in
             let probe =
                 #""probe":{"at_ms":1795237271000,"duration_ms":12,"failures":3,"finding":"bad","prober":"elected","#
@@ -73,7 +73,7 @@ struct HTTPServiceTests {
     }
 
     @Test("A permit beyond the limit is refused with 429, and one from an open breaker with 503")
-    func refusals() async throws {
+    func permitBeyondLimitIsRefusedWith429() async throws {
         try await HTTPTestAPI.with { api in
             for _ in 0..<2 { _ = try await api.client.send("POST", "/v1/services/catalog/permits") }
             let limited = try await api.client.send("POST", "/v1/services/catalog/permits")
@@ -90,7 +90,7 @@ struct HTTPServiceTests {
     }
 
     @Test("An override is shown with the service, and can be withdrawn")
-    func override() async throws {
+    func overrideIsShownWithService() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let ops = ["X-Api-Key": "ops-secret"]
             let path = "/v1/services/catalog/override"
@@ -98,10 +98,10 @@ struct HTTPServiceTests {
             let open = try await api.client.send("PUT", path, #"{"state": "open"}"#, headers: ops)
             #expect(open.text("state") == "open")
             #expect(open.text("forced") == "open")
-            let shown = try await api.client.send("GET", "/v1/services/catalog", headers: ops)
-            #expect(shown.json == open.json)
+            let response = try await api.client.send("GET", "/v1/services/catalog", headers: ops)
+            #expect(response.json == open.json)
             let list = try await api.client.send("GET", "/v1/services", headers: ops)
-            #expect(list.json["services"] == .array([.object(shown.json)]))
+            #expect(list.json["services"] == .array([.object(response.json)]))
             let auto = try await api.client.send("PUT", path, #"{"state": "auto"}"#, headers: ops)
             #expect(auto.text("state") == "closed")
             #expect(auto.json["forced"] == .null)
@@ -110,7 +110,7 @@ struct HTTPServiceTests {
     }
 
     @Test("The event stream reports an override")
-    func events() async throws {
+    func eventStreamReportsOverride() async throws {
         try await HTTPTestAPI.with { api in
             try await api.waitUntilSubscribed()
             let client = api.client

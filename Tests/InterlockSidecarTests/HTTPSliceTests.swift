@@ -13,16 +13,16 @@ struct HTTPSliceTests {
     private static func with(_ body: (HTTPTestAPI) async throws -> Void) async throws {
         try await HTTPTestAPI.with(
             clock: {
-                var now: Int64 = 0
+                var nowNanoseconds: Int64 = 0
                 return {
-                    now += 1_000_000
-                    return now
+                    nowNanoseconds += 1_000_000
+                    return nowNanoseconds
                 }
             }, body)
     }
 
-    private static func count(_ status: Int, in answers: String) -> Int {
-        answers.ranges(of: "HTTP/1.1 \(status) ").count
+    private static func count(_ status: Int, in responses: String) -> Int {
+        responses.ranges(of: "HTTP/1.1 \(status) ").count
     }
 
     /// Sends `bytes`, closes the sending side, and reads until the other side closes.
@@ -45,32 +45,32 @@ struct HTTPSliceTests {
     }
 
     @Test("Each slice runs at least one request, even if the tick's time is used up")
-    func progress() async throws {
+    func eachSliceRunsAtLeastOneRequest() async throws {
         try await Self.with { api in
-            let answers = try await RawConnection.exchange(
+            let responses = try await RawConnection.exchange(
                 port: api.client.port, ByteBuffer(string: String(repeating: Self.get, count: 5))
             ) {
                 Self.count(200, in: $0) == 5
             }
-            #expect(Self.count(200, in: answers) == 5)
+            #expect(Self.count(200, in: responses) == 5)
         }
     }
 
     @Test("Requests are answered after their client has closed its sending side")
     func halfClose() async throws {
         try await Self.with { api in
-            let answers = try await Self.halfClosed(
+            let responses = try await Self.halfClosed(
                 port: api.client.port, ByteBuffer(string: String(repeating: Self.get, count: 20)))
-            #expect(Self.count(200, in: answers) == 20)
+            #expect(Self.count(200, in: responses) == 20)
         }
     }
 
     @Test("Requests before a malformed one are answered, and then it is refused")
-    func malformed() async throws {
+    func requestsBeforeMalformedOneAreAnswered() async throws {
         try await Self.with { api in
             let requests = String(repeating: Self.get, count: 5) + "nonsense\r\n\r\n"
-            let answers = try await RawConnection.exchange(port: api.client.port, requests)
-            #expect(Self.count(200, in: answers) == 5 && Self.count(400, in: answers) == 1, "\(answers)")
+            let responses = try await RawConnection.exchange(port: api.client.port, requests)
+            #expect(Self.count(200, in: responses) == 5 && Self.count(400, in: responses) == 1, "\(responses)")
         }
     }
 
@@ -78,7 +78,8 @@ struct HTTPSliceTests {
     func streamsOfClosedClients() async throws {
         try await Self.with { api in
             let lease = try #require(
-                try await api.coordinator.acquireLock(try LockRequest(name: ResourceName("orders"), ttl: 60_000)))
+                try await api.coordinator.acquireLock(
+                    try LockRequest(name: ResourceName("orders"), ttlMilliseconds: 60_000)))
             var bytes = ByteBuffer(string: HTTP2TestClient.preface)
             HTTP2TestClient.Frame(kind: .settings).write(into: &bytes)
             for stream in stride(from: UInt32(1), to: 21, by: 2) {

@@ -50,6 +50,7 @@ struct HTTPTestAPI {
         await client.close()
     }
 
+    /// Runs `body` with an open listener.
     /// - Parameter clock: a factory for the clock of `SliceScheduler`, in nanoseconds; `nil` for the system's clock.
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], domains: DomainSettings = DomainSettings(),

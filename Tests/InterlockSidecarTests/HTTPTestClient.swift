@@ -57,12 +57,12 @@ struct HTTPTestClient: Sendable {
     ) async throws -> String {
         try await connected { inbound, outbound in
             try await outbound.write(ByteBuffer(string: request))
-            var text = ""
+            var received = ""
             for try await part in inbound {
-                text += String(buffer: part)
-                try await onReceipt(text)
+                received += String(buffer: part)
+                try await onReceipt(received)
             }
-            return text
+            return received
         }
     }
 
@@ -74,13 +74,13 @@ struct HTTPTestClient: Sendable {
         let request = Self.request(method, path, body, headers: headers, port: port, closing: false)
         try await connected { inbound, outbound in
             try await outbound.write(ByteBuffer(string: request))
-            var text = ""
-            if try await isEnough(text) { return }
+            var received = ""
+            if try await isEnough(received) { return }
             for try await part in inbound {
-                text += String(buffer: part)
-                if try await isEnough(text) { return }
+                received += String(buffer: part)
+                if try await isEnough(received) { return }
             }
-            throw NotHTTP(text: text)
+            throw NotHTTP(text: received)
         }
     }
 

@@ -23,7 +23,7 @@ struct JSONPathValueTests {
             ("$.status", "ok"), ("$.ready", "true"), ("$.gone", "null"), ("$.load", "0.5"), ("$.load", "0.50"), ("$.count", "3"),
             ("$.count", "3.0"), ("$.big", "9007199254740993"), ("$.checks[0]['disk space'].free", "12"), ("$.checks[-1]", "last"),
         ])
-    func reads(path: String, text: String) throws {
+    func valueAtPathMatchesExpectedText(path: String, text: String) throws {
         let value = try #require(try value(at: path))
         #expect(value.reads(as: text))
     }
@@ -34,7 +34,7 @@ struct JSONPathValueTests {
             ("$.status", "OK"), ("$.ready", "1"), ("$.gone", ""), ("$.load", "0.6"), ("$.count", "4"), ("$.empty", "{}"),
             ("$.big", "9007199254740992"), ("$.checks", "last"),
         ])
-    func differs(path: String, text: String) throws {
+    func differentValueDoesNotMatch(path: String, text: String) throws {
         let value = try #require(try value(at: path))
         #expect(!value.reads(as: text))
     }
@@ -42,7 +42,7 @@ struct JSONPathValueTests {
     @Test(
         "A path to a different kind of value matches nothing",
         arguments: ["$.missing", "$.status.x", "$[0]", "$.checks[2]", "$.checks[-3]", "$.checks.first", "$.empty.x"])
-    func missing(path: String) throws {
+    func pathToDifferentKindOfValueMatchesNothing(path: String) throws {
         #expect(try value(at: path) == nil)
     }
 }

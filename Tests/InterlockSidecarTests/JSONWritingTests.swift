@@ -43,7 +43,7 @@ struct JSONWritingTests {
             "{\"a\":\"\t\"}", "{\"\":\"\"}", "[1]", "1", "", "null", "{\"a\":[1]}", "{\"a\":{\"b\":1}}", "{\"a\":+1}",
             "{\"a\":1 2}", "\u{FEFF}{}",
         ])
-    func reading(body: String) {
+    func jsonDecoderAndParserAcceptSameBodies(body: String) {
         let decoded = try? JSONDecoder().decode(JSONValue.self, from: Data(body.utf8))
         #expect((try? JSONValue(reading: Array(body.utf8), maximumDepth: 3)) == decoded)
         #expect((try? JSONValue(reading: ByteBuffer(string: body).readableBytesView, maximumDepth: 3)) == decoded)

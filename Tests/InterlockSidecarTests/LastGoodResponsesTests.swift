@@ -17,30 +17,30 @@ struct LastGoodResponsesTests {
     }
 
     @Test("A response is kept until it is too old")
-    func age() {
-        let answers = LastGoodResponses(maximumAge: .seconds(60))
-        answers.keep(response("x"), for: key("/a"))
-        #expect(answers.response(for: key("/a"), now: .uptimeNanoseconds(60_000_000_000))?.age == 60)
-        #expect(answers.response(for: key("/a"), now: .uptimeNanoseconds(60_000_000_001)) == nil)
-        #expect(answers.response(for: key("/b"), now: .uptimeNanoseconds(0)) == nil)
+    func responseIsKeptUntilTooOld() {
+        let responses = LastGoodResponses(maximumAge: .seconds(60))
+        responses.store(response("x"), for: key("/a"))
+        #expect(responses.response(for: key("/a"), now: .uptimeNanoseconds(60_000_000_000))?.ageSeconds == 60)
+        #expect(responses.response(for: key("/a"), now: .uptimeNanoseconds(60_000_000_001)) == nil)
+        #expect(responses.response(for: key("/b"), now: .uptimeNanoseconds(0)) == nil)
     }
 
     @Test("The least recently used response is evicted first")
     func bounded() {
-        let answers = LastGoodResponses(maximumAge: .seconds(60))
-        for number in 0..<256 { answers.keep(response("x"), for: key("/\(number)")) }
-        _ = answers.response(for: key("/0"), now: .uptimeNanoseconds(0))
-        answers.keep(response("x"), for: key("/256"))
-        #expect(answers.response(for: key("/0"), now: .uptimeNanoseconds(0)) != nil)
-        #expect(answers.response(for: key("/1"), now: .uptimeNanoseconds(0)) == nil)
+        let responses = LastGoodResponses(maximumAge: .seconds(60))
+        for number in 0..<256 { responses.store(response("x"), for: key("/\(number)")) }
+        _ = responses.response(for: key("/0"), now: .uptimeNanoseconds(0))
+        responses.store(response("x"), for: key("/256"))
+        #expect(responses.response(for: key("/0"), now: .uptimeNanoseconds(0)) != nil)
+        #expect(responses.response(for: key("/1"), now: .uptimeNanoseconds(0)) == nil)
     }
 
     @Test("The stored responses take at most 16 MiB in total")
-    func bytes() {
-        let answers = LastGoodResponses(maximumAge: .seconds(60))
+    func storedResponsesTakeAtMost16MiBInTotal() {
+        let responses = LastGoodResponses(maximumAge: .seconds(60))
         let body = String(repeating: "x", count: LastGoodResponses.maximumBodyBytes)
-        for number in 0..<80 { answers.keep(response(body), for: key("/\(number)")) }
-        let kept = (0..<80).filter { answers.response(for: key("/\($0)"), now: .uptimeNanoseconds(0)) != nil }
+        for number in 0..<80 { responses.store(response(body), for: key("/\(number)")) }
+        let kept = (0..<80).filter { responses.response(for: key("/\($0)"), now: .uptimeNanoseconds(0)) != nil }
         #expect(kept.count == 63)
         #expect(kept.first == 17)
     }
@@ -56,7 +56,7 @@ struct LastGoodResponsesTests {
     }
 
     @Test("Requests that differ in fields a service may read do not share a response")
-    func fieldsThatDiffer() {
+    func differingRequestsShareNoResponse() {
         #expect(
             LastGoodResponses.key(of: request(["X-User-Id": "alice"])) != LastGoodResponses.key(of: request(["X-User-Id": "bob"]))
         )
@@ -85,7 +85,7 @@ struct LastGoodResponsesTests {
     func age(ageField: String?, age: Int64) {
         var response = response("x")
         if let ageField { response.headers.add(name: "Age", value: ageField) }
-        #expect(response.age(after: 7) == age)
+        #expect(response.ageSeconds(afterSeconds: 7) == age)
     }
 
     @Test(
@@ -98,7 +98,7 @@ struct LastGoodResponsesTests {
             (200, ["Vary": "*"], false),
             (200, ["Content-Length": "262145"], false),
         ] as [(Int, HTTPHeaders, Bool)])
-    func kept(status: Int, fields: HTTPHeaders, isKept: Bool) {
+    func privatePartialOrVaryingResponseIsNotKept(status: Int, fields: HTTPHeaders, isKept: Bool) {
         #expect(LastGoodResponses.isStorable(HTTPResponseStatus(statusCode: status), fields) == isKept)
     }
 }

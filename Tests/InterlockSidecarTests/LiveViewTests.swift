@@ -12,7 +12,7 @@ struct LiveViewTests {
     // MARK: Views
 
     @Test("A view is parsed with its parameters", arguments: ["overview", "LOCKS", "services", "grants", "events"])
-    func views(word: String) throws {
+    func viewIsParsedWithParameters(word: String) throws {
         _ = try LiveView(word)
     }
 
@@ -37,7 +37,7 @@ struct LiveViewTests {
     }
 
     @Test("Names that only look alike make different views")
-    func exactness() throws {
+    func namesThatOnlyLookAlikeMakeDifferentViews() throws {
         let composed = try LiveView("lock", name: "caf\u{E9}")
         let decomposed = try LiveView("lock", name: "cafe\u{301}")
         #expect(composed != decomposed)
@@ -45,7 +45,7 @@ struct LiveViewTests {
     }
 
     @Test("Part of a name is matched byte for byte")
-    func parts() {
+    func partOfNameIsMatchedByteForByte() {
         #expect(ExactText("").isPart(of: "orders"))
         #expect(ExactText("ord").isPart(of: "orders"))
         #expect(ExactText("ers").isPart(of: "orders"))
@@ -70,30 +70,30 @@ struct LiveViewTests {
     }
 
     @Test("Decisions are counted per second, newest last, and the oldest seconds are dropped")
-    func rates() {
+    func decisionsAreCountedPerSecond() {
         let rates = RateHistory()
-        for second in 1...(RateHistory.seconds + 5) {
+        for second in 1...(RateHistory.retentionSeconds + 5) {
             rates.sample(Self.counts(granted: Int64(second * 10), taken: Int64(second)))
         }
-        let granted = Self.list(rates.fields["locks_granted"])
-        #expect(granted == Array(repeating: 10, count: RateHistory.seconds))
-        rates.sample(Self.counts(granted: Int64((RateHistory.seconds + 5) * 10) + 3, taken: 400))
+        let locksGranted = Self.list(rates.fields["locks_granted"])
+        #expect(locksGranted == Array(repeating: 10, count: RateHistory.retentionSeconds))
+        rates.sample(Self.counts(granted: Int64((RateHistory.retentionSeconds + 5) * 10) + 3, taken: 400))
         #expect(Self.list(rates.fields["locks_granted"]).suffix(2) == [10, 3])
-        let taken = Self.list(rates.fields(ofService: "search")["calls_taken"])
-        #expect(taken.count == RateHistory.serviceSeconds)
-        #expect(taken.suffix(2) == [1, 95])
-        #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(59 + 95))
+        let callsTaken = Self.list(rates.fields(ofService: "search")["calls_taken"])
+        #expect(callsTaken.count == RateHistory.serviceRetentionSeconds)
+        #expect(callsTaken.suffix(2) == [1, 95])
+        #expect(rates.lastMinute(ofService: "search")["calls_taken"] == .integer(59 + 95))
     }
 
     @Test("A restarted counter starts at zero, and a removed one is forgotten")
-    func restarts() {
+    func restartedCounterStartsAtZero() {
         let rates = RateHistory()
         rates.sample(Self.counts(granted: 100, taken: 100))
         rates.sample(Self.counts(granted: 40, taken: 40))
         #expect(Self.list(rates.fields["locks_granted"]) == [100, 0])
         rates.sample(Self.counts(granted: 40, taken: 0, of: "mail"))
         #expect(Self.list(rates.fields(ofService: "search")["calls_taken"]).isEmpty)
-        #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(0))
+        #expect(rates.lastMinute(ofService: "search")["calls_taken"] == .integer(0))
     }
 
     @Test("Services whose limits refused calls in the last minute are listed by refusals, highest first")
@@ -114,7 +114,7 @@ struct LiveViewTests {
         }
         #expect(rates.limitedServices(maximum: 10) == [row("mail", 5), row("search", 2)])
         #expect(rates.limitedServices(maximum: 1) == [row("mail", 5)])
-        for _ in 0..<RateHistory.serviceSeconds { rates.sample(counts(["search": 2, "mail": 5, "catalog": 0])) }
+        for _ in 0..<RateHistory.serviceRetentionSeconds { rates.sample(counts(["search": 2, "mail": 5, "catalog": 0])) }
         #expect(rates.limitedServices(maximum: 10).isEmpty)
     }
 
@@ -127,7 +127,7 @@ struct LiveViewTests {
         return (received.message, try #require(received.event))
     }
 
-    private static func text(_ events: EventHistory) -> String {
+    private static func json(_ events: EventHistory) -> String {
         var buffer = ByteBuffer()
         events.write(into: &buffer)
         return String(buffer: buffer)
@@ -136,19 +136,19 @@ struct LiveViewTests {
     @Test("The newest hundred events and twenty changes of each configured breaker are kept")
     func eventHistory() throws {
         let events = EventHistory()
-        #expect(Self.text(events) == #"{"events":[],"last":0}"#)
+        #expect(Self.json(events) == #"{"events":[],"last":0}"#)
         for number in 1...150 {
             let (message, event) = try Self.change(
                 number.isMultiple(of: 2) ? "search" : "unconfigured", generation: Int64(number))
-            events.received(message, event) { $0 == "search" }
+            events.record(message, event) { $0 == "search" }
         }
-        #expect(events.last == 150)
-        #expect(Self.text(events).components(of: "\"generation\"") == EventHistory.capacity)
-        #expect(Self.text(events).hasPrefix(#"{"events":[{"at_ms":5,"db":0,"generation":150,"origin":"a","service":"search""#))
+        #expect(events.lastNumber == 150)
+        #expect(Self.json(events).components(of: "\"generation\"") == EventHistory.capacity)
+        #expect(Self.json(events).hasPrefix(#"{"events":[{"at_ms":5,"db":0,"generation":150,"origin":"a","service":"search""#))
         let changes = events.changes(ofService: "search")
         #expect(changes.map(\.breaker.generation) == Array(stride(from: 150, to: 110, by: -2)))
         #expect(events.changes(ofService: "unconfigured").isEmpty)
-        events.keep { _ in false }
+        events.removeAll { _ in true }
         #expect(events.changes(ofService: "search").isEmpty)
     }
 
@@ -157,7 +157,7 @@ struct LiveViewTests {
         let events = EventHistory()
         func receive(_ fields: String) throws {
             let received = try #require(ReceivedEvent(Array((#"{"v":1,"origin":"a","db":0,"# + fields + "}").utf8)))
-            events.received(received.message, received.event) { _ in true }
+            events.record(received.message, received.event) { _ in true }
         }
         try receive(#""type":"lock.broken","lock":"orders","by":"me","at_ms":1"#)
         try receive(#""type":"breaker","service":"search","state":"open","generation":7,"at_ms":2"#)
@@ -169,12 +169,12 @@ struct LiveViewTests {
                 )
             }
         }
-        let text = Self.text(events)
+        let json = Self.json(events)
         #expect(
-            text.contains("lock.broken") && text.contains(#""generation":7"#) && text.contains(#""1d""#), "\(text.prefix(300))")
-        #expect(text.components(of: "\"at_ms\"") == EventHistory.capacity)
+            json.contains("lock.broken") && json.contains(#""generation":7"#) && json.contains(#""1d""#), "\(json.prefix(300))")
+        #expect(json.components(of: "\"at_ms\"") == EventHistory.capacity)
         // The history is newest first and includes the last event.
-        #expect(text.hasPrefix(#"{"events":[{"at_ms":203"#))
+        #expect(json.hasPrefix(#"{"events":[{"at_ms":203"#))
     }
 
     @Test("An event that is invalid JSON does not corrupt the others")
@@ -184,19 +184,19 @@ struct LiveViewTests {
         for end in [#","n":"good"}"#, ",}", #","n":01}"#, #","x":"\q"}"#, #","x":"# + String(repeating: "[", count: 300)] {
             // The channel's reader already drops text that is not JSON.
             guard let received = ReceivedEvent(Array((start + end).utf8)) else { continue }
-            events.received(received.message, received.event) { _ in false }
+            events.record(received.message, received.event) { _ in false }
         }
-        let text = Self.text(events)
-        #expect(text.contains(#""n":"good""#))
-        #expect(!text.contains(",}") && !text.contains("01") && !text.contains("\\q") && !text.contains("[[[["), "\(text)")
+        let json = Self.json(events)
+        #expect(json.contains(#""n":"good""#))
+        #expect(!json.contains(",}") && !json.contains("01") && !json.contains("\\q") && !json.contains("[[[["), "\(json)")
         // Events that are nested too deeply take up no room in the history.
         let deep = start + #","x":"# + String(repeating: "[", count: 20) + String(repeating: "]", count: 20) + "}"
         for number in 1...60 {
             let (message, event) = try Self.change("search", generation: Int64(number))
-            events.received(message, event) { _ in false }
-            events.received(EventMessage(type: "x.new", json: deep), nil) { _ in false }
+            events.record(message, event) { _ in false }
+            events.record(EventMessage(type: "x.new", json: deep), nil) { _ in false }
         }
-        let all = Self.text(events)
+        let all = Self.json(events)
         #expect(all.contains(#""n":"good""#))
     }
 
@@ -215,12 +215,12 @@ struct LiveViewTests {
     /// Returns a page that was read from 1000 to 1010.
     private static func page(_ rows: [JSONValue]) -> LiveReading {
         let topic = LiveTopic(.events, now: Instant(nanoseconds: 0))
-        var wall: Int64 = 990
+        var wallMilliseconds: Int64 = 990
         let time: () -> Int64 = {
-            wall += 10
-            return wall
+            wallMilliseconds += 10
+            return wallMilliseconds
         }
-        topic.readIfDue(now: Instant(nanoseconds: 0), wall: time, budget: ReadBudget()) { done in
+        topic.readIfDue(now: Instant(nanoseconds: 0), wallMilliseconds: time, budget: ReadBudget()) { done in
             done(.success(["locks": .array(rows), "cursor": .string("0"), "complete": .bool(true)]), 1, 1)
         }
         return topic.reading
@@ -240,13 +240,13 @@ struct LiveViewTests {
         return rows.compactMap { if case .object(let row) = $0 { row } else { nil } }
     }
 
-    private static func shown(_ rows: [JSONValue], _ grants: [GrantRecord]) -> [[String: JSONValue]] {
+    private static func overlaidRows(_ rows: [JSONValue], _ grants: [GrantRecord]) -> [[String: JSONValue]] {
         Self.rows(LockPages.fields(Self.page(rows), grants, search: ExactText(""), isFirst: true))
     }
 
     @Test("A lock granted, released or added since the page was read is shown up to date")
-    func overlay() {
-        let rows = Self.shown(
+    func changedLockIsShownUpToDate() {
+        let rows = Self.overlaidRows(
             [Self.row("a", holders: 1, label: "old", fence: 900), Self.row("b", holders: 1, label: "old", fence: 900)],
             [
                 Self.grant("c", at: 1300), Self.grant("gone", at: 1200, ended: 1250), Self.grant("a", at: 1100),
@@ -266,7 +266,7 @@ struct LiveViewTests {
     func overlayIsOlder() {
         let row = Self.row("a", holders: 1, label: "elsewhere", fence: 2000)
         for grant in [Self.grant("a", at: 1005), Self.grant("a", at: 900, ended: 1005)] {
-            let rows = Self.shown([row], [grant])
+            let rows = Self.overlaidRows([row], [grant])
             #expect(rows[0]["label"] == .string("elsewhere"))
             #expect(rows[0]["here"] == .bool(false))
         }
@@ -275,7 +275,7 @@ struct LiveViewTests {
     @Test("A lock that other software holds without a fence is not shown as free")
     func overlayOfOtherSoftware() {
         let row = Self.row("a", holders: 1, label: "other-software", fence: nil)
-        let rows = Self.shown([row], [Self.grant("a", at: 300, ended: 400)])
+        let rows = Self.overlaidRows([row], [Self.grant("a", at: 300, ended: 400)])
         #expect(rows[0]["holders"] == .integer(1))
         #expect(rows[0]["label"] == .string("other-software"))
         #expect(rows[0]["here"] == .bool(false))
@@ -284,18 +284,18 @@ struct LiveViewTests {
     @Test("A key may have an arbitrarily large time to live", arguments: [LockMode.exclusive, .shared])
     func overlayOfLongestTTL(mode: LockMode) {
         let row = Self.row("a", holders: 1, label: "new", fence: 900, remaining: .max)
-        let rows = Self.shown([row], [Self.grant("a", mode: mode, at: 1100)])
+        let rows = Self.overlaidRows([row], [Self.grant("a", mode: mode, at: 1100)])
         #expect(rows[0]["label"] == .string("new"))
     }
 
     @Test("A lease extended here is shown with its new expiry")
     func overlayRenewed() {
         let row = Self.row("a", holders: 1, label: "new", fence: 900)
-        var rows = Self.shown([row], [Self.grant("a", at: 900, until: 9000)])
+        var rows = Self.overlaidRows([row], [Self.grant("a", at: 900, until: 9000)])
         #expect(rows[0]["at_ms"] == .integer(900))
         #expect(rows[0]["ttl_ms"] == .integer(8100))
         // If the page was read after the last renewal, its values are at least as recent.
-        rows = Self.shown([row], [Self.grant("a", at: 900, until: 1490)])
+        rows = Self.overlaidRows([row], [Self.grant("a", at: 900, until: 1490)])
         #expect(rows[0]["here"] == .bool(false))
     }
 
@@ -310,7 +310,7 @@ struct LiveViewTests {
 
     @Test("Readers that acquired or released the lock since the page was read are counted")
     func overlayShared() {
-        let rows = Self.shown(
+        let rows = Self.overlaidRows(
             [Self.row("a", holders: 3, label: "old")],
             [
                 Self.grant("a", mode: .shared, at: 1200), Self.grant("a", mode: .shared, at: 1100),
@@ -325,7 +325,7 @@ struct LiveViewTests {
 
     @Test("A released shared lease does not change the remaining time of the others")
     func overlaySharedGone() {
-        let rows = Self.shown(
+        let rows = Self.overlaidRows(
             [Self.row("a", holders: 2, label: "other")], [Self.grant("a", mode: .shared, at: 900, ended: 1200)])
         #expect(rows[0]["holders"] == .integer(1))
         #expect(rows[0]["at_ms"] == .integer(1000))
@@ -342,11 +342,11 @@ struct LiveViewTests {
         budget.correct(20, expected: 1)
         #expect(!budget.reserve(now: at(1900), expecting: 1))
         let topic = LiveTopic(.fleet, now: at(1900))
-        topic.readIfDue(now: at(1900), wall: { 1 }, budget: budget) { _ in Issue.record("the view reads Redis") }
+        topic.readIfDue(now: at(1900), wallMilliseconds: { 1 }, budget: budget) { _ in Issue.record("the view reads Redis") }
         #expect(!topic.reading.isDone)
         #expect(topic.reading.isShowable)
         #expect(topic.reading.fields(empty: [:])["failure"] != .null)
-        topic.readIfDue(now: at(2300), wall: { 1 }, budget: budget) { $0(.success(["a": .bool(true)]), 100, 1) }
+        topic.readIfDue(now: at(2300), wallMilliseconds: { 1 }, budget: budget) { $0(.success(["a": .bool(true)]), 100, 1) }
         #expect(topic.reading.fields(empty: [:]) == ["a": .bool(true), "at_ms": .integer(1), "failure": .null])
     }
 
@@ -356,7 +356,7 @@ struct LiveViewTests {
         for (viewers, rate) in [(1, 5), (64, 25)] {
             for cost in [1, 3, 32] {
                 let budget = ReadBudget()
-                budget.followers = viewers
+                budget.consoleCount = viewers
                 var sent = 0
                 for tick in 0..<600 {
                     // All reads begin before any has ended.
@@ -377,30 +377,30 @@ struct LiveViewTests {
         at count: Int, cost: Int, ticks: Int, readingTicks: Int = 1
     ) throws -> (sent: [Int], reads: [LivePart: [Int]]) {
         let budget = ReadBudget()
-        budget.followers = count
+        budget.consoleCount = count
         var now = Instant(nanoseconds: 3_000_000_000)
         let topics = try (0..<count).map { LiveTopic(.lock(try ResourceName("lock-\($0)")), now: now) }
-        var sent: [Int] = []
+        var sentCounts: [Int] = []
         var reads: [LivePart: [Int]] = [:]
         var inFlight: [(tick: Int, done: () -> Void)] = []
         for tick in 0..<ticks {
             for reading in inFlight where reading.tick == tick { reading.done() }
             var begun = 0
             for topic in LiveTopic.sortedByDueTime(topics) {
-                topic.readIfDue(now: now, wall: { 1 }, budget: budget, maximum: cost) { done in
+                topic.readIfDue(now: now, wallMilliseconds: { 1 }, budget: budget, maximum: cost) { done in
                     begun += cost
                     reads[topic.part, default: []].append(tick)
                     inFlight.append((tick + readingTicks, { done(.success([:]), 500, cost) }))
                 }
             }
-            sent.append(begun)
+            sentCounts.append(begun)
             now = now.advanced(byMilliseconds: 100)
         }
-        return (sent, reads)
+        return (sentCounts, reads)
     }
 
     @Test("Each of many views is served in turn")
-    func turns() throws {
+    func eachOfManyViewsIsServedInTurn() throws {
         let (_, reads) = try Self.simulateConsoles(at: 60, cost: 1, ticks: 100)
         #expect(reads.count == 60)
         // Sixty topics at 25 reads a second take 24 ticks, plus one for rounding.

@@ -15,6 +15,7 @@ struct LogTests {
         }
     }
 
+    /// Returns the logged line of an event.
     /// - Parameter seconds: the seconds since 2026-11-23T20:31:16Z.
     private func line(
         _ event: some LoggedEvent, _ fields: [String: String], at seconds: Int, _ milliseconds: Int,
@@ -69,7 +70,7 @@ struct LogTests {
             (#"say "x""#, #""say \"x\"""#), ("a\nlevel=error", #""a\u000alevel=error""#), (#"C:\x"#, #""C:\\x""#),
             ("no\u{00A0}break", "\"no\u{00A0}break\""),
         ])
-    func quoting(value: String, written: String) {
+    func ambiguousValueIsQuoted(value: String, written: String) {
         #expect(line(SidecarLogEvent.probeGood, ["x": value], at: 0, 0).hasSuffix(" x=\(written)"))
     }
 

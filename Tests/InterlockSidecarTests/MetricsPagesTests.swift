@@ -23,9 +23,9 @@ struct MetricsPagesTests {
                 if number == 1 { for await _ in firstMayEnd { break } }
                 return "\(number)"
             }
-            for clientKey in ["first"] + Array(repeating: "gone", count: 9) + Array(repeating: "busy", count: 9) + ["late"] {
-                pages.request(.prometheus, of: clientKey, hasDisconnected: { clientKey == "gone" }) { page in
-                    received.withLockedValue { $0[clientKey, default: []].append(String(buffer: page)) }
+            for clientName in ["first"] + Array(repeating: "gone", count: 9) + Array(repeating: "busy", count: 9) + ["late"] {
+                pages.request(.prometheus, of: clientName, hasDisconnected: { clientName == "gone" }) { page in
+                    received.withLockedValue { $0[clientName, default: []].append(String(buffer: page)) }
                 }
             }
         }.get()

@@ -11,7 +11,7 @@ struct MetricsTests {
     }
 
     @Test("Counters, gauges and their types are written in a stable order")
-    func simple() {
+    func countersGaugesAndTypesAreWrittenInStableOrder() {
         let registry = PrometheusRegistry()
         let second = Counter(label: "b_total", dimensions: [("service", "y")], factory: registry)
         let first = Counter(label: "b_total", dimensions: [("service", "x")], factory: registry)
@@ -36,7 +36,7 @@ struct MetricsTests {
     }
 
     @Test("A timer is a histogram in seconds with cumulative buckets")
-    func timer() {
+    func timerIsHistogramInSecondsWithCumulativeBuckets() {
         let registry = PrometheusRegistry()
         let timer = Timer(label: "t_seconds", dimensions: [("a", "b")], factory: registry)
         for nanoseconds: Int64 in [0, 50_000, 50_001, 1_000_000_000, 60_000_000_000] { timer.recordNanoseconds(nanoseconds) }
@@ -52,7 +52,7 @@ struct MetricsTests {
         #expect(!lines.contains { $0.contains("e-") })
     }
 
-    @Test("A recorder that aggregates is a histogram, a meter is a gauge")
+    @Test("A recorder that aggregates is a histogram, and a meter is a gauge")
     func recorderAndMeter() {
         let registry = PrometheusRegistry()
         Recorder(label: "sizes", factory: registry).record(30)
@@ -67,7 +67,7 @@ struct MetricsTests {
     }
 
     @Test("Names are made valid and values escaped")
-    func escaping() {
+    func namesAreMadeValidAndValuesEscaped() {
         let registry = PrometheusRegistry()
         Counter(label: "9 über-all", dimensions: [("a-b", "x\"y\\z\nü"), ("le", "1")], factory: registry).increment()
         #expect(lines(registry).contains(#"_9__ber_all{a_b="x\"y\\z\nü",exported_le="1"} 1"#))
@@ -84,14 +84,14 @@ struct MetricsTests {
     }
 
     @Test("The same metric created twice is one metric")
-    func twice() {
+    func sameMetricCreatedTwiceIsOneMetric() {
         let registry = PrometheusRegistry()
         for _ in 0..<2 { Counter(label: "a_total", dimensions: [("x", "1")], factory: registry).increment() }
         #expect(lines(registry).contains(#"a_total{x="1"} 2"#))
     }
 
     @Test("Metrics beyond the limit, or with a name of another type, are counted as dropped")
-    func bounded() {
+    func excessMetricsAreCountedAsDropped() {
         let registry = PrometheusRegistry(maximumSamples: 21)
         let timer = Timer(label: "t", factory: registry)
         Counter(label: "a_total", factory: registry).increment()
@@ -128,7 +128,7 @@ struct MetricsTests {
     }
 
     @Test("Records from many tasks are all counted")
-    func concurrency() async {
+    func recordsFromManyTasksAreCounted() async {
         let registry = PrometheusRegistry()
         let counter = Counter(label: "a_total", factory: registry)
         let real = FloatingPointCounter(label: "b_total", factory: registry)
@@ -147,10 +147,10 @@ struct MetricsTests {
     }
 
     @Test("The process reports its own metrics")
-    func process() throws {
-        let text = PrometheusRegistry().exposition()
+    func processReportsItsOwnMetrics() throws {
+        let page = PrometheusRegistry().exposition()
         func value(_ name: String) -> Double? {
-            text.split(separator: "\n").first { $0.hasPrefix("\(name) ") }.flatMap { Double($0.dropFirst(name.count + 1)) }
+            page.split(separator: "\n").first { $0.hasPrefix("\(name) ") }.flatMap { Double($0.dropFirst(name.count + 1)) }
         }
         #expect(try #require(value("process_resident_memory_bytes")) > 1_000_000)
         #expect(try #require(value("process_open_fds")) >= 3)
@@ -158,6 +158,6 @@ struct MetricsTests {
         #expect(value("interlock_build_info{version=\"\(SidecarVersion.current)\"}") == 1)
         #expect(try #require(value("process_start_time_seconds")) > 1_600_000_000)
         #expect(try #require(value("process_cpu_seconds_total")) >= 0)
-        #expect(text.contains("# TYPE process_cpu_seconds_total counter\n"))
+        #expect(page.contains("# TYPE process_cpu_seconds_total counter\n"))
     }
 }

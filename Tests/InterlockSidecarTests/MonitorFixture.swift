@@ -31,8 +31,8 @@ final class RecordingBreakers: Sendable {
     }
 
     /// Reports that are executed immediately.
-    var reports: OutageReports {
-        OutageReports(
+    var reporter: OutageReporter {
+        OutageReporter(
             report: { service, finding in
                 try self.state.withLockedValue { state in
                     guard state.remainingFailures == 0 else {
@@ -53,7 +53,7 @@ final class RecordingBreakers: Sendable {
 extension OutageMonitor {
     /// Runs `body` alongside a monitor that probes `services`, then stops the monitor as a shutdown would.
     static func with(
-        _ services: [ServiceDefinition], coordinator: Coordinator? = nil, reports: OutageReports,
+        _ services: [ServiceDefinition], coordinator: Coordinator? = nil, reporter: OutageReporter,
         _ body: (OutageMonitor) async throws -> Void
     ) async throws {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
@@ -63,7 +63,7 @@ extension OutageMonitor {
                 ?? Coordinator(
                     configuration: InterlockConfiguration(redis: .init(address: .unixSocket(path: "/nowhere"))),
                     eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger),
-            locks: LockSettings(), eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reports: reports, logger: logger)
+            locks: LockSettings(), eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reporter: reporter, logger: logger)
         let running = Task { try await monitor.run() }
         do {
             try await body(monitor)

@@ -6,12 +6,12 @@ import Testing
 @Suite("Field bytes as text")
 struct OpaqueTextTests {
     @Test("Bytes survive the conversion to text and back", arguments: ProxyBytesTests.values + [[], Array(0...255)])
-    func lossless(bytes: [UInt8]) {
+    func bytesSurviveConversionToTextAndBack(bytes: [UInt8]) {
         #expect(OpaqueText.bytes(of: Array(OpaqueText.text(of: bytes).utf8)) == bytes)
     }
 
     @Test("UTF-8 bytes become the same text")
-    func valid() {
+    func utf8BytesBecomeSameText() {
         #expect(OpaqueText.text(of: Array("é€😀\u{FFFD}".utf8)) == "é€😀\u{FFFD}")
     }
 
@@ -21,7 +21,7 @@ struct OpaqueTextTests {
     }
 
     @Test("Random bytes survive")
-    func random() {
+    func randomBytesSurvive() {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<2000 {
             let bytes = (0..<Int.random(in: 0...12, using: &generator)).map { _ in
@@ -47,7 +47,7 @@ struct OpaqueTextTests {
             ("chunked", nil), ("Chunked ", nil), ("identity", nil), ("gzip, chunked", "gzip"), ("chunked, chunked", "chunked"),
             ("xchunked", "xchunked"),
         ] as [(String, String?)])
-    func codings(value: String, unknown: String?) {
+    func transferCodingOtherThanChunkedIsDetected(value: String, unknown: String?) {
         #expect(HTTPHeaders([("Transfer-Encoding", value)]).unsupportedTransferCoding == unknown)
     }
 }

@@ -10,32 +10,32 @@ struct OutageMonitorTests {
     private static let down = OutageFinding.down(reason: "status 503, expected 200..399")
 
     @Test("The first bad probe reports an outage, and probing continues")
-    func down() async throws {
+    func firstBadProbeReportsOutage() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(503))
             let breakers = RecordingBreakers()
-            try await OutageMonitor.with([.probed("catalog", port: port, .fast())], reports: breakers.reports) { monitor in
+            try await OutageMonitor.with([.probed("catalog", port: port, .fast())], reporter: breakers.reporter) { monitor in
                 try await eventually("the report was sent more than once") { breakers.findings.count >= 3 }
                 #expect(breakers.findings.allSatisfy { $0 == Self.down })
                 let reading = try #require(monitor.reading(ofService: "catalog"))
                 #expect(reading.prober == .all)
-                #expect(reading.failures >= 3)
-                #expect(reading.last?.finding == .bad("status 503, expected 200..399"))
+                #expect(reading.failureCount >= 3)
+                #expect(reading.lastProbe?.finding == .bad("status 503, expected 200..399"))
             }
         }
     }
 
     @Test("The configured number of good probes reports the end of an outage")
-    func up() async throws {
+    func configuredNumberOfGoodProbesReportsEndOfOutage() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(503))
             let breakers = RecordingBreakers()
             let service = ServiceDefinition.probed("catalog", port: port, .fast(healthyAfter: 3))
-            try await OutageMonitor.with([service], reports: breakers.reports) { monitor in
+            try await OutageMonitor.with([service], reporter: breakers.reporter) { monitor in
                 try await eventually("the outage was reported") { breakers.findings.contains(Self.down) }
                 server.answer(.http(200))
                 try await eventually("the end was reported") { breakers.findings.last == .up }
-                let successes = try #require(monitor.reading(ofService: "catalog")?.successes)
+                let successes = try #require(monitor.reading(ofService: "catalog")?.successCount)
                 #expect(successes >= 3)
             }
         }
@@ -47,7 +47,7 @@ struct OutageMonitorTests {
             let breakers = RecordingBreakers()
             breakers.fail(3)
             let service = ServiceDefinition.probed("catalog", port: port, .fast(healthyAfter: 1))
-            try await OutageMonitor.with([service], reports: breakers.reports) { _ in
+            try await OutageMonitor.with([service], reporter: breakers.reporter) { _ in
                 try await eventually("the report arrived") { breakers.findings == [.up] }
                 let requestCount = server.requests.count
                 try await eventually("probing continued") { server.requests.count >= requestCount + 5 }
@@ -65,25 +65,25 @@ struct OutageMonitorTests {
                     ServiceDefinition.probed("slow", port: hangingPort, .fast(timeout: .seconds(3600))),
                     ServiceDefinition.probed("catalog", port: port, .fast()),
                 ]
-                try await OutageMonitor.with(services, reports: RecordingBreakers().reports) { _ in
+                try await OutageMonitor.with(services, reporter: RecordingBreakers().reporter) { _ in
                     try await eventually("the probe is pending, and another service was probed often") {
-                        hanging.connections > 0 && server.requests.count >= 10
+                        hanging.connectionCount > 0 && server.requests.count >= 10
                     }
-                    #expect(hanging.connections == 1)
+                    #expect(hanging.connectionCount == 1)
                 }
             }
         }
     }
 
     @Test("A service without a probe is not probed")
-    func unprobed() async throws {
+    func serviceWithoutProbeIsNotProbed() async throws {
         try await ProbedServer.with { server, port in
             let breakers = RecordingBreakers()
             let services = [
                 ServiceDefinition(name: "quiet", upstream: UpstreamSettings(url: "http://127.0.0.1:\(port)")),
                 ServiceDefinition.probed("catalog", port: port, .fast()),
             ]
-            try await OutageMonitor.with(services, reports: breakers.reports) { monitor in
+            try await OutageMonitor.with(services, reporter: breakers.reporter) { monitor in
                 try await eventually("the other service was probed") { breakers.findings(of: "catalog") == [.up] }
                 #expect(monitor.readings.map(\.service) == ["catalog"])
             }
@@ -93,7 +93,7 @@ struct OutageMonitorTests {
     // MARK: HTTP/2
 
     @Test("A service called over HTTP/2 is probed over HTTP/2, unless its probe is elsewhere")
-    func http2() async throws {
+    func http2ServiceIsProbedOverHTTP2() async throws {
         let reply: ScriptedHTTP2Server.Reply = { _, frame in
             frame.endsStream ? [ScriptedHTTP2Server.answer(frame.stream)] : []
         }
@@ -104,10 +104,10 @@ struct OutageMonitorTests {
                 var elsewhere = service
                 elsewhere.name = "elsewhere"
                 elsewhere.probe?.target = .http("http://127.0.0.1:\(otherPort)/status")
-                try await OutageMonitor.with([service, elsewhere], reports: RecordingBreakers().reports) { monitor in
+                try await OutageMonitor.with([service, elsewhere], reporter: RecordingBreakers().reporter) { monitor in
                     for name in ["catalog", "elsewhere"] {
-                        try await eventually("\(name) is probed") { monitor.reading(ofService: name)?.last != nil }
-                        #expect(monitor.reading(ofService: name)?.last?.finding == .good)
+                        try await eventually("\(name) is probed") { monitor.reading(ofService: name)?.lastProbe != nil }
+                        #expect(monitor.reading(ofService: name)?.lastProbe?.finding == .good)
                     }
                 }
             }
@@ -119,10 +119,12 @@ struct OutageMonitorTests {
         try await ProbedServer.with { server, port in
             server.answer(.bytes("\0\0\u{12}\u{4}\0\0\0\0\0"))
             let service = ServiceDefinition.probed("catalog", port: port, .fast())
-            try await OutageMonitor.with([service], reports: RecordingBreakers().reports) { monitor in
-                try await eventually("the service is probed") { monitor.reading(ofService: "catalog")?.last != nil }
+            try await OutageMonitor.with([service], reporter: RecordingBreakers().reporter) { monitor in
+                try await eventually("the service is probed") {
+                    monitor.reading(ofService: "catalog")?.lastProbe != nil
+                }
                 #expect(
-                    monitor.reading(ofService: "catalog")?.last?.finding
+                    monitor.reading(ofService: "catalog")?.lastProbe?.finding
                         == .bad("the response is not HTTP/1.1; set http2: true if the service requires HTTP/2"))
             }
         }
@@ -131,7 +133,7 @@ struct OutageMonitorTests {
     // MARK: Reloading
 
     @Test("A reload starts and stops probes, and leaves unchanged ones running")
-    func reload() async throws {
+    func reloadStartsAndStopsProbes() async throws {
         try await ProbedServer.with { steady, steadyPort in
             try await ProbedServer.with { _, port in
                 let breakers = RecordingBreakers()
@@ -140,7 +142,7 @@ struct OutageMonitorTests {
                     "steady", port: steadyPort, .fast(every: .milliseconds(10_000), timeout: .seconds(5)))
                 let removed = ServiceDefinition.probed("removed", port: port, .fast())
                 let added = ServiceDefinition.probed("added", port: port, .fast())
-                try await OutageMonitor.with([unchanged, removed], reports: breakers.reports) { monitor in
+                try await OutageMonitor.with([unchanged, removed], reporter: breakers.reporter) { monitor in
                     try await eventually("both services are probed") {
                         steady.requests.count == 1 && breakers.findings(of: "removed") == [.up]
                     }
@@ -150,7 +152,7 @@ struct OutageMonitorTests {
                     try await eventually("the new service is probed") { breakers.findings(of: "added") == [.up] }
                     #expect(monitor.readings.map(\.service) == ["added", "steady"])
                     // A restarted probe would have no result yet, or would have sent a second request.
-                    #expect(monitor.reading(ofService: "steady")?.last != nil)
+                    #expect(monitor.reading(ofService: "steady")?.lastProbe != nil)
                     #expect(steady.requests.count == 1)
                 }
             }
@@ -158,11 +160,11 @@ struct OutageMonitorTests {
     }
 
     @Test("A changed probe takes effect")
-    func changed() async throws {
+    func changedProbeTakesEffect() async throws {
         try await ProbedServer.with { server, port in
             let breakers = RecordingBreakers()
             var service = ServiceDefinition.probed("catalog", port: port, .fast(every: .seconds(3600)))
-            try await OutageMonitor.with([service], reports: breakers.reports) { monitor in
+            try await OutageMonitor.with([service], reporter: breakers.reporter) { monitor in
                 try await eventually("the service is watched") { !monitor.readings.isEmpty }
                 service.probe?.interval = .milliseconds(25)
                 service.probe?.target = .http("/elsewhere")
@@ -184,7 +186,7 @@ struct OutageMonitorTests {
             let service = ServiceDefinition.probed("catalog", port: port, .fast(every: .seconds(7), timeout: .seconds(6)))
             let clock = ContinuousClock()
             var stopped = clock.now
-            try await OutageMonitor.with([service], reports: breakers.reports) { _ in
+            try await OutageMonitor.with([service], reporter: breakers.reporter) { _ in
                 try await eventually("a probe is in progress") { server.requests.count == 1 }
                 stopped = clock.now
             }

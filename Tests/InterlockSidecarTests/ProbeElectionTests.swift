@@ -31,21 +31,22 @@ struct ProbeElectionTests {
     }
 
     private func probers(
-        _ count: Int, of service: ServiceDefinition, redis: RedisServer, reports: OutageReports,
+        _ count: Int, of service: ServiceDefinition, redis: RedisServer, reporter: OutageReporter,
         quorum: [RedisServer] = [], redisTimeout: Duration = .seconds(10),
         _ body: ([Prober]) async throws -> Void
     ) async throws {
         try await probers(
-            of: Array(repeating: [service], count: count), redis: redis, reports: reports, quorum: quorum,
+            of: Array(repeating: [service], count: count), redis: redis, reporter: reporter, quorum: quorum,
             redisTimeout: redisTimeout,
             body)
     }
 
+    /// Runs `body` with a prober for each element of `services`.
     /// - Parameters:
     ///   - services: the services of each sidecar.
-    ///   - reports: the destination of all findings; `nil` if each sidecar reports to its own breakers.
+    ///   - reporter: the destination of all findings; `nil` if each sidecar reports to its own breakers.
     private func probers(
-        of services: [[ServiceDefinition]], redis: RedisServer, reports: OutageReports? = nil,
+        of services: [[ServiceDefinition]], redis: RedisServer, reporter: OutageReporter? = nil,
         quorum: [RedisServer] = [], redisTimeout: Duration = .seconds(10),
         _ body: ([Prober]) async throws -> Void
     ) async throws {
@@ -61,7 +62,7 @@ struct ProbeElectionTests {
             try await eventually("the coordinator is ready") { await coordinator.isReady }
             let monitor = OutageMonitor(
                 services: services, coordinator: coordinator, locks: LockSettings(),
-                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reports: reports ?? OutageReports(to: coordinator),
+                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reporter: reporter ?? OutageReporter(to: coordinator),
                 logger: Self.quiet)
             probers.append(Prober(coordinator: coordinator, monitor: monitor, running: Task { try await monitor.run() }))
         }
@@ -77,27 +78,27 @@ struct ProbeElectionTests {
     }
 
     @Test("One of three sidecars probes, and the others know that it does")
-    func one() async throws {
+    func oneOfThreeSidecarsProbes() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
-                try await probers(3, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                try await probers(3, of: service, redis: redis, reporter: RecordingBreakers().reporter) { probers in
                     try await eventually("all sidecars know the prober") {
                         probers.allSatisfy { $0.prober == .elected || $0.prober == .another } && server.requests.count > 10
                     }
                     #expect(probers.filter { $0.prober == .elected }.count == 1)
-                    #expect(probers.filter { $0.monitor.reading(ofService: "catalog")?.last != nil }.count == 1)
+                    #expect(probers.filter { $0.monitor.reading(ofService: "catalog")?.lastProbe != nil }.count == 1)
                 }
             }
         }
     }
 
     @Test("The prober's lease is an ordinary, visible lock")
-    func visible() async throws {
+    func proberLeaseIsOrdinaryLock() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { _, port in
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
-                try await probers(1, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                try await probers(1, of: service, redis: redis, reporter: RecordingBreakers().reporter) { probers in
                     try await eventually("the sidecar is elected") { probers[0].prober == .elected }
                     let client = RedisClient(configuration: redis.configuration)
                     try await client.connect()
@@ -111,7 +112,7 @@ struct ProbeElectionTests {
     }
 
     @Test("A dead prober is replaced after its lease expires")
-    func takeover() async throws {
+    func deadProberIsReplacedAfterLeaseExpires() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { _, port in
                 let client = RedisClient(configuration: redis.configuration)
@@ -121,7 +122,7 @@ struct ProbeElectionTests {
                 _ = try await client.send(AnyCommand(["SET", lock, "host/0123456789abcdef0123456789abcdef", "PX", "1000"]))
                 await client.close()
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
-                try await probers(2, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                try await probers(2, of: service, redis: redis, reporter: RecordingBreakers().reporter) { probers in
                     try await eventually(within: .seconds(10), "one of the others probes") {
                         Set(probers.map(\.prober)) == [.elected, .another]
                     }
@@ -156,7 +157,7 @@ struct ProbeElectionTests {
                     try await Self.knowEachOther(probers)
                     try await eventually(within: .seconds(20), "the other sidecar probes and reports a good result") {
                         let reading = probers[1].monitor.reading(ofService: "catalog")
-                        return reading?.prober == .elected && reading?.successes ?? 0 > 5
+                        return reading?.prober == .elected && reading?.successCount ?? 0 > 5
                     }
                     #expect(probers[0].prober == .another)
                     #expect(try await !Self.isOpen(probers[1]))
@@ -205,7 +206,7 @@ struct ProbeElectionTests {
             try await ProbedServer.with { _, port in
                 // The lease of a probe with this interval lasts half a minute.
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(every: .seconds(60), from: .one))
-                try await probers(2, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                try await probers(2, of: service, redis: redis, reporter: RecordingBreakers().reporter) { probers in
                     try await eventually("one sidecar is elected and the other waits") {
                         probers.contains { $0.prober == .elected } && probers.contains { $0.prober == .another }
                     }
@@ -220,13 +221,13 @@ struct ProbeElectionTests {
     }
 
     @Test("A prober that loses its lease stops immediately, and the fleet elects another")
-    func broken() async throws {
+    func proberWithoutLeaseStopsImmediately() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
                 let service = ServiceDefinition.probed(
                     "catalog", port: port, .fast(every: .seconds(20), timeout: .seconds(15), from: .one))
                 server.answer(ProbedServer.silence)
-                try await probers(1, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                try await probers(1, of: service, redis: redis, reporter: RecordingBreakers().reporter) { probers in
                     try await eventually("a probe is in progress") { server.requests.count == 1 }
                     let lock = try #require(ProbeLock.name(ofService: "catalog"))
                     let isBroken = try await probers[0].coordinator.breakLock(lock, by: "test")
@@ -247,7 +248,7 @@ struct ProbeElectionTests {
                 let service = ServiceDefinition.probed(
                     "catalog", port: port, .fast(every: lease, timeout: .seconds(1), from: .one))
                 try await probers(
-                    2, of: service, redis: servers[0], reports: RecordingBreakers().reports, quorum: Array(servers.dropFirst())
+                    2, of: service, redis: servers[0], reporter: RecordingBreakers().reporter, quorum: Array(servers.dropFirst())
                 ) { probers in
                     try await eventually("one sidecar is elected") { probers.contains { $0.prober == .elected } }
                     let clock = ContinuousClock()
@@ -278,14 +279,14 @@ struct ProbeElectionTests {
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
                 let breakers = RecordingBreakers()
                 try await probers(
-                    2, of: service, redis: redis, reports: breakers.reports, redisTimeout: .milliseconds(500)
+                    2, of: service, redis: redis, reporter: breakers.reporter, redisTimeout: .milliseconds(500)
                 ) { probers in
                     try await eventually("one sidecar is elected") { probers.contains { $0.prober == .elected } }
                     await redis.kill()
                     try await eventually("both sidecars probe") { probers.allSatisfy { $0.prober == .alone } }
                     server.answer(.http(503))
                     try await eventually("both sidecars notify their breakers") {
-                        probers.allSatisfy { ($0.monitor.reading(ofService: "catalog")?.failures ?? 0) > 0 }
+                        probers.allSatisfy { ($0.monitor.reading(ofService: "catalog")?.failureCount ?? 0) > 0 }
                     }
                     #expect(breakers.findings.contains(.down(reason: "status 503, expected 200..399")))
                     try await redis.restart(keepingData: false)

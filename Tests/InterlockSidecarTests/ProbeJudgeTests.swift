@@ -25,7 +25,7 @@ struct ProbeJudgeTests {
     }
 
     @Test("A header must have the expected value, regardless of the case of its name")
-    func headers() throws {
+    func headerMustHaveExpectedValue() throws {
         let expectation = ProbeExpectation(headers: [.init(name: "X-State", value: "up")])
         #expect(try finding(expectation, headers: [("x-state", "down"), ("X-STATE", "up")]) == .good)
         #expect(try finding(expectation, headers: [("x-state", "Up")]) == .bad("the header X-State is \"Up\", expected \"up\""))
@@ -33,7 +33,7 @@ struct ProbeJudgeTests {
     }
 
     @Test("The body must contain the text")
-    func contains() throws {
+    func bodyMustContainText() throws {
         let expectation = ProbeExpectation(body: [.contains("grün")])
         #expect(try finding(expectation, body: "alles grün") == .good)
         #expect(try finding(expectation, body: "alles rot") == .bad("the body does not contain \"grün\""))
@@ -58,7 +58,7 @@ struct ProbeJudgeTests {
             #"{"status":"ok","status":"down"}"#, #"{"status":"ok","at":{},"\u0073tatus":"ok"}"#,
             #"{"a":[1,{"x":"}\"","y":null}], "status" : "ok" ,"status":{}}"#,
         ])
-    func twice(body: String) throws {
+    func duplicateMemberOnPathIsBad(body: String) throws {
         let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
         #expect(try finding(expectation, body: body) == .bad("$.status: an object in the body repeats the member \"status\""))
     }
@@ -69,7 +69,7 @@ struct ProbeJudgeTests {
             #"{"status":"ok","at":{"status":"down"},"list":[{"status":1},{"status":2},"status","status"]}"#,
             #"{"other":1,"status":"ok","other":"status"}"#, #"{"status":"ok","text":"{\"status\":1,\"status\":2}"}"#,
         ])
-    func once(body: String) throws {
+    func duplicateMembersElsewhereAreIgnored(body: String) throws {
         #expect(try finding(ProbeExpectation(body: [.json(path: "$.status", equals: "ok")]), body: body) == .good)
     }
 
@@ -89,7 +89,7 @@ struct ProbeJudgeTests {
     }
 
     @Test("All rules must hold")
-    func all() throws {
+    func rulesMustHold() throws {
         let expectation = ProbeExpectation(body: [.contains("ok"), .contains("ready")])
         #expect(try finding(expectation, body: "ok, ready") == .good)
         #expect(try finding(expectation, body: "ok") == .bad("the body does not contain \"ready\""))
@@ -97,7 +97,7 @@ struct ProbeJudgeTests {
     }
 
     @Test("An encoded body cannot be evaluated")
-    func encoded() throws {
+    func encodedBodyCannotBeEvaluated() throws {
         let headers = [(name: "content-encoding", value: "gzip")]
         let expectation = ProbeExpectation(body: [.contains("ok")])
         #expect(
@@ -107,7 +107,7 @@ struct ProbeJudgeTests {
     }
 
     @Test("An invalid path is rejected before any response is evaluated")
-    func refused() {
+    func invalidPathIsRejectedBeforeAnyResponseIsEvaluated() {
         #expect(throws: JSONPath.Violation.self) { try ProbeJudge(ProbeExpectation(body: [.json(path: "x", equals: "")])) }
     }
 }

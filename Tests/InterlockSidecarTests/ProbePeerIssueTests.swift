@@ -23,9 +23,9 @@ struct ProbePeerIssueTests {
         try await ProbedServer.with { server, port in
             let breakers = RecordingBreakers()
             server.answer(Self.failures[0])
-            try await OutageMonitor.with([.probed("catalog", port: port, Self.settings)], reports: breakers.reports) { _ in
-                for answer in Self.failures {
-                    server.answer(answer)
+            try await OutageMonitor.with([.probed("catalog", port: port, Self.settings)], reporter: breakers.reporter) { _ in
+                for response in Self.failures {
+                    server.answer(response)
                     let findingCount = breakers.findings.count
                     try await eventually("two more probes failed") { breakers.findings.count >= findingCount + 2 }
                 }
@@ -37,7 +37,7 @@ struct ProbePeerIssueTests {
     }
 
     @Test("A breaker opened by probes stays open while they fail, and closes when they succeed")
-    func breaker() async throws {
+    func breakerStaysOpenWhileProbesFail() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
                 let service = ServiceDefinition.probed("catalog", port: port, Self.settings)
@@ -48,14 +48,15 @@ struct ProbePeerIssueTests {
                 await coordinator.start()
                 await coordinator.waitUntilReady()
                 server.answer(.http(500))
-                try await OutageMonitor.with([service], coordinator: coordinator, reports: OutageReports(to: coordinator)) { _ in
+                try await OutageMonitor.with([service], coordinator: coordinator, reporter: OutageReporter(to: coordinator)) {
+                    _ in
                     try await eventually("the breaker is open") {
                         try await coordinator.breaker(service: "catalog").state == .open
                     }
                     let cause = try await coordinator.breaker(service: "catalog").fleet.cause
                     #expect(cause == BreakerCause.outage.rawValue)
-                    for answer in Self.failures {
-                        server.answer(answer)
+                    for response in Self.failures {
+                        server.answer(response)
                         let requestCount = server.requests.count
                         try await eventually("two more probes failed") { server.requests.count >= requestCount + 2 }
                         let state = try await coordinator.breaker(service: "catalog").state

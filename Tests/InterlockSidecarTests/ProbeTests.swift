@@ -24,13 +24,13 @@ struct ProbeTests {
     }
 
     @Test("A path is requested below the service's URL, on a new connection, with a User-Agent")
-    func request() async throws {
+    func pathIsRequestedBelowServiceURL() async throws {
         try await ProbedServer.with { server, port in
             for url in ["http://127.0.0.1:\(port)/v1/", "http://127.0.0.1:\(port)/v1"] {
                 let finding = try await runProbe(times: 2, port: port, url: url)
                 #expect(finding == .good)
             }
-            #expect(server.connections == 4)
+            #expect(server.connectionCount == 4)
             let lines = server.requests.map { $0.split(separator: "\r\n").map { $0.lowercased() } }
             #expect(lines.count == 4)
             for lines in lines {
@@ -52,7 +52,7 @@ struct ProbeTests {
     }
 
     @Test("The status of a response decides")
-    func judged() async throws {
+    func statusOfResponseDecides() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(503, body: "sorry"))
             let finding = try await runProbe(port: port)
@@ -61,7 +61,7 @@ struct ProbeTests {
     }
 
     @Test("A redirect is evaluated, not followed")
-    func redirect() async throws {
+    func redirectIsEvaluatedNotFollowed() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(302, headers: ["Location: http://127.0.0.1:\(port)/elsewhere"]))
             let finding = try await runProbe(port: port, expectation: ProbeExpectation(statuses: StatusSet(200...200)))
@@ -88,7 +88,7 @@ struct ProbeTests {
             "", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok",
         ])
-    func timeout(answer: String) async throws {
+    func responseThatIsIncompleteAtTimeoutIsBad(answer: String) async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes(answer))
             // On a busy machine this process may be delayed; such probes say nothing and are repeated.
@@ -104,7 +104,7 @@ struct ProbeTests {
     }
 
     @Test("A connection closed before the response is bad")
-    func closed() async throws {
+    func connectionClosedBeforeResponseIsBad() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.close)
             let finding = try await runProbe(port: port)
@@ -125,7 +125,7 @@ struct ProbeTests {
     }
 
     @Test("A refused connection is bad immediately", arguments: [true, false])
-    func refused(isHTTP: Bool) async throws {
+    func refusedConnectionIsBadImmediately(isHTTP: Bool) async throws {
         // Nothing listens on port 1; a port that was free a moment ago may be in use again.
         let port = 1
         let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
@@ -134,24 +134,24 @@ struct ProbeTests {
     }
 
     @Test("A probe of an unresolvable name fails")
-    func unresolved() async throws {
+    func probeOfUnresolvableNameFails() async throws {
         let finding = try await runProbe(port: 1, .tcp(host: "nowhere.invalid", port: 1), timeout: .seconds(60))
         #expect(finding == .bad("cannot resolve nowhere.invalid"))
     }
 
     @Test("A TCP connection that is established is good, and is closed again")
-    func connection() async throws {
+    func establishedTCPConnectionIsGood() async throws {
         try await ProbedServer.with { server, port in
             let finding = try await runProbe(port: port, .tcp(host: "127.0.0.1", port: port))
             #expect(finding == .good)
-            try await eventually("the connection was accepted and closed") { server.connections == 1 && server.isIdle }
+            try await eventually("the connection was accepted and closed") { server.connectionCount == 1 && server.isIdle }
         }
     }
 
     // MARK: TLS
 
-    @Test("A certificate of an unknown authority is bad, and good with its root in tls.ca")
-    func untrusted() async throws {
+    @Test("A certificate of an unknown authority is bad unless tls.ca contains the authority's root")
+    func certificateOfUnknownAuthorityIsBad() async throws {
         try await withCertificate { certificate in
             try await ProbedServer.with(certificate: certificate) { _, port in
                 let url = "https://localhost:\(port)"
@@ -196,7 +196,7 @@ struct ProbeTests {
     // MARK: Faults of the prober
 
     @Test("A cancelled probe says nothing about the service")
-    func stopped() async throws {
+    func cancelledProbeSaysNothingAboutService() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"))
             let task = Task { try await runProbe(port: port, timeout: .seconds(3600)) }
@@ -208,7 +208,7 @@ struct ProbeTests {
     }
 
     @Test("A probe delayed by this process says nothing about the service", arguments: [true, false])
-    func delayed(isHTTP: Bool) async throws {
+    func probeDelayedByThisProcessSaysNothingAboutService(isHTTP: Bool) async throws {
         try await ProbedServer.with { _, port in
             let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
             // The probe's event loop is blocked for longer than the probe's timeout.

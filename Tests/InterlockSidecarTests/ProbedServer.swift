@@ -18,7 +18,7 @@ final class ProbedServer: Sendable {
     private struct State {
         var answer = Response.http(200, body: "ok")
         var requests: [String] = []
-        var connections = 0
+        var connectionCount = 0
         var open = 0
     }
 
@@ -34,9 +34,9 @@ final class ProbedServer: Sendable {
 
     /// The heads of the requests received so far.
     var requests: [String] { state.withLockedValue { $0.requests } }
-    /// The number of connections accepted so far.
-    var connections: Int { state.withLockedValue { $0.connections } }
-    /// Whether all connections are closed.
+    /// The number of clients accepted so far.
+    var connectionCount: Int { state.withLockedValue { $0.connectionCount } }
+    /// Whether every connection is closed.
     var isIdle: Bool { state.withLockedValue { $0.open == 0 } }
 
     /// Runs `body` with a server on a free port of all local addresses, such as 127.0.0.1 and 127.0.0.2.
@@ -70,7 +70,7 @@ final class ProbedServer: Sendable {
 
     fileprivate func connected() {
         state.withLockedValue { state in
-            state.connections += 1
+            state.connectionCount += 1
             state.open += 1
         }
     }

@@ -56,7 +56,7 @@ struct ProxiedCallStateMachineTests {
     @Test("The outcome is reported once, whenever the total timeout ends the call", arguments: Point.allCases)
     func totalTimeout(point: Point) {
         var call = Self.call(at: point)
-        if point == .pacer { _ = call.machine.waitForPacer(atMost: 10_000) }
+        if point == .pacer { _ = call.machine.waitForPacer(atMostMilliseconds: 10_000) }
         call.pass(seconds: 60)
         call.timerFired()
         if point == .permit || point == .permitAgain { call.refuse() }
@@ -64,7 +64,7 @@ struct ProxiedCallStateMachineTests {
     }
 
     @Test("The outcome is reported once, whenever the upstream fails", arguments: Point.allCases.filter(\.isCalling))
-    func failure(point: Point) {
+    func outcomeIsReportedOnce(point: Point) {
         var call = Self.call(at: point)
         call.fail(.broken)
         #expect(call.machine.isOver && call.isReported && call.outcomes.last?.outcome == .error)
@@ -72,7 +72,7 @@ struct ProxiedCallStateMachineTests {
     }
 
     @Test("Each attempt has a permit and reports its outcome")
-    func retry() {
+    func eachAttemptHasItsOwnPermit() {
         var call = Self.call(at: .holding)
         #expect(call.isReported && call.outcomes.map(\.status) == [503])
         call.pass(milliseconds: 10)
@@ -86,9 +86,9 @@ struct ProxiedCallStateMachineTests {
     }
 
     @Test("A resend keeps the permit, and happens once")
-    func resend() {
+    func resendKeepsPermit() {
         var call = Self.call(at: .resending)
-        #expect(call.resends == 1 && call.outcomes.isEmpty && call.machine.attempts == 1)
+        #expect(call.resends == 1 && call.outcomes.isEmpty && call.machine.attemptCount == 1)
         call.connect()
         call.fail(.unprocessed)
         #expect(call.resends == 1 && call.outcomes.count == 1 && call.isReported && call.machine.isOver)
@@ -105,7 +105,7 @@ struct ProxiedCallStateMachineTests {
         call.grant()
         call.connect()
         call.fail(.unprocessed)
-        #expect(call.machine.attempts == 2 && call.resends == 1)
+        #expect(call.machine.attemptCount == 2 && call.resends == 1)
         #expect(call.machine.isOver && call.isReported)
     }
 
@@ -117,7 +117,7 @@ struct ProxiedCallStateMachineTests {
     }
 
     @Test("A tunnel reports its permit when it opens")
-    func tunnel() {
+    func openedTunnelReportsPermit() {
         var call = Self.call(at: .sent)
         call.switchProtocols()
         #expect(call.machine.isOver && call.isReported && call.outcomes.map(\.status) == [101])
@@ -129,7 +129,7 @@ struct ProxiedCallStateMachineTests {
         var call = Self.call(at: .permit)
         call.leave()
         call.grant()
-        #expect(call.machine.attempts == 0 && call.isReported)
+        #expect(call.machine.attemptCount == 0 && call.isReported)
     }
 
     // MARK: The last result
@@ -180,7 +180,7 @@ struct ProxiedCallStateMachineTests {
         call.part(of: 1)
         call.end(of: 1)
         call.fail(.broken, of: 1)
-        #expect(call.machine.connected(1, now: call.now) == .refuse)
+        #expect(call.machine.connectionEstablished(1, now: call.now) == .refuse)
         call.connect()
         call.head(200)
         call.part(of: 1)
@@ -211,7 +211,7 @@ struct ProxiedCallStateMachineTests {
     ]
 
     @Test("Each stage has its timeout", arguments: limits)
-    func timeouts(point: Point, seconds: Int, isBackedUp: Bool, cause: ProxyFailure.Cause) {
+    func eachStageHasTimeout(point: Point, seconds: Int, isBackedUp: Bool, cause: ProxyFailure.Cause) {
         var call = Self.call(at: point, total: nil)
         call.retries.isAllowed = false
         call.isBackedUp = isBackedUp
@@ -227,22 +227,22 @@ struct ProxiedCallStateMachineTests {
     @Test("A request part waits for a connection, and is kept for a resend until the response begins")
     func requestParts() {
         var call = SimulatedCall(hasBody: true)
-        #expect(call.machine.requestPart(now: call.now) == .wait)
+        #expect(call.machine.requestPartReceived(now: call.now) == .wait)
         call.requestPermit()
         call.grant()
-        #expect(call.machine.requestPart(now: call.now) == .wait)
+        #expect(call.machine.requestPartReceived(now: call.now) == .wait)
         call.connect()
-        #expect(call.machine.requestPart(now: call.now) == .sendAndBuffer)
+        #expect(call.machine.requestPartReceived(now: call.now) == .sendAndBuffer)
         call.head(200)
-        #expect(call.machine.requestPart(now: call.now) == .send)
-        #expect(call.machine.requestEnd(now: call.now) == .proceed)
-        #expect(call.machine.requestEnd(now: call.now) == .refuse)
+        #expect(call.machine.requestPartReceived(now: call.now) == .send)
+        #expect(call.machine.requestEndReceived(now: call.now) == .proceed)
+        #expect(call.machine.requestEndReceived(now: call.now) == .refuse)
         call.end()
-        #expect(call.machine.requestPart(now: call.now) == .drop)
+        #expect(call.machine.requestPartReceived(now: call.now) == .drop)
     }
 
     @Test("The outcome of a gRPC call comes from the head, or else from the trailers", arguments: [Int?.none, 503])
-    func grpc(inHead: Int?) {
+    func grpcOutcomeComesFromHeadOrTrailers(inHead: Int?) {
         var call = Self.call(at: .sent)
         call.head(200, isGRPC: true, grpcStatus: inHead)
         call.end(grpcStatus: 500)
@@ -291,7 +291,7 @@ private struct SimulatedCall {
     struct Retries: RetrySource {
         var isAllowed = true
 
-        func drawPause() -> Int64 { 10_000_000 }
+        func drawPauseNanoseconds() -> Int64 { 10_000_000 }
         func takeRetry() -> Bool { isAllowed }
     }
 
@@ -312,7 +312,7 @@ private struct SimulatedCall {
     private var relayed: Set<Int> = []
 
     init(hasBody: Bool = false, isIdempotent: Bool = true, attempts: Int = 1, total: Duration? = .seconds(60)) {
-        machine = ProxiedCallStateMachine(.init(hasBody: hasBody, isIdempotent: isIdempotent), started: now)
+        machine = ProxiedCallStateMachine(.init(hasBody: hasBody, isIdempotent: isIdempotent), startedAt: now)
         policy = .init(UpstreamSettings(url: "", totalTimeout: total, retries: RetrySettings(attempts: attempts)))
     }
 
@@ -324,7 +324,7 @@ private struct SimulatedCall {
 
     // MARK: Events
 
-    mutating func requestPermit() { perform(machine.permitRequested(policy, maximumWait: 5000, now: now)) }
+    mutating func requestPermit() { perform(machine.permitRequested(policy, maximumWaitMilliseconds: 5000, now: now)) }
 
     mutating func grant() {
         granted += 1
@@ -336,19 +336,19 @@ private struct SimulatedCall {
 
     mutating func refuse() { perform(machine.permitRefused(now: now)) }
 
-    mutating func connect() { _ = machine.connected(machine.attempts, now: now) }
+    mutating func connect() { _ = machine.connectionEstablished(machine.attemptCount, now: now) }
 
     mutating func head(_ status: Int, isGRPC: Bool = false, grpcStatus: Int? = nil, of number: Int? = nil) {
-        let number = number ?? machine.attempts
+        let number = number ?? machine.attemptCount
         let response = ProxiedCallStateMachine.Response(status: status, isGRPC: isGRPC, grpcStatus: grpcStatus)
-        let (action, report) = machine.responseHead(response, of: number, now: now, retries: retries)
+        let (action, report) = machine.responseHeadReceived(response, of: number, now: now, retries: retries)
         note(report)
         if action == .relay { relay("head", number) }
     }
 
     mutating func part(of number: Int? = nil) {
-        let number = number ?? machine.attempts
-        switch machine.responsePart(10, of: number, now: now) {
+        let number = number ?? machine.attemptCount
+        switch machine.responsePartReceived(10, of: number, now: now) {
         case .drop: break
         case .relay: relay("part", number)
         case .hold: heldParts.append(number)
@@ -356,8 +356,8 @@ private struct SimulatedCall {
     }
 
     mutating func end(grpcStatus: Int? = nil, of number: Int? = nil) {
-        let number = number ?? machine.attempts
-        let (action, report) = machine.responseEnd(of: number, grpcStatus: grpcStatus)
+        let number = number ?? machine.attemptCount
+        let (action, report) = machine.responseEndReceived(of: number, grpcStatus: grpcStatus)
         note(report)
         if action == .relay { relay("end", number) }
     }
@@ -365,10 +365,10 @@ private struct SimulatedCall {
     mutating func fail(_ failure: ProxyFailure, isBodyBuffered: Bool = true, of number: Int? = nil) {
         perform(
             machine.upstreamFailed(
-                failure, number ?? machine.attempts, isBodyBuffered: isBodyBuffered, now: now, retries: retries))
+                failure, number ?? machine.attemptCount, isBodyBuffered: isBodyBuffered, now: now, retries: retries))
     }
 
-    mutating func switchProtocols() { note(machine.switchedProtocols(machine.attempts, status: 101, now: now)) }
+    mutating func switchProtocols() { note(machine.protocolSwitched(machine.attemptCount, status: 101, now: now)) }
 
     mutating func timerFired() { perform(machine.timerFired(now: now, isBackedUp: isBackedUp, retries: retries)) }
 
@@ -393,7 +393,7 @@ private struct SimulatedCall {
         case .respond(let failure): log.append("failed: \(failure.cause.rawValue)")
         case .respondOverloaded, .refuse: log.append("refused")
         case .relayHeld(let isComplete):
-            relay("head", machine.attempts)
+            relay("head", machine.attemptCount)
             for number in heldParts { relay("part", number) }
             if isComplete { end() }
         }
@@ -416,11 +416,11 @@ private struct SimulatedCall {
     func check() {
         #expect(unreported.count <= 1)
         if machine.isOver || machine.isWaitingForPermit { #expect(unreported.isEmpty) }
-        #expect(relayed.isEmpty || relayed == [machine.attempts], "the client has a part of an earlier answer")
+        #expect(relayed.isEmpty || relayed == [machine.attemptCount], "the client has a part of an earlier answer")
     }
 
     mutating func step(_ random: inout SeededGenerator) {
-        let number = random.next(4) == 0 ? random.next(machine.attempts + 1) : machine.attempts
+        let number = random.next(4) == 0 ? random.next(machine.attemptCount + 1) : machine.attemptCount
         isBackedUp = random.next(2) == 0
         retries.isAllowed = random.next(4) > 0
         pass(milliseconds: Int64(random.next(random.next(6) == 0 ? 20_000 : 20)))
@@ -428,9 +428,9 @@ private struct SimulatedCall {
         case 0...3: requestPermit()
         case 4...6: grant()
         case 7: refuse()
-        case 8...10: _ = machine.connected(number, now: now)
-        case 11: _ = machine.requestPart(now: now)
-        case 12: _ = machine.requestEnd(now: now)
+        case 8...10: _ = machine.connectionEstablished(number, now: now)
+        case 11: _ = machine.requestPartReceived(now: now)
+        case 12: _ = machine.requestEndReceived(now: now)
         case 13...15: head([200, 503, 502, 404][random.next(4)], of: number)
         case 16...18: part(of: number)
         case 19: end(of: number)

@@ -31,7 +31,7 @@ struct ProxyBytesTests {
     }
 
     @Test("Bytes pass unchanged to an HTTP/1.1 upstream and back, in heads and in trailers", arguments: [false, true])
-    func unchanged(inPieces: Bool) async throws {
+    func bytesPassUnchangedOverHTTP1(inPieces: Bool) async throws {
         let head = Array("POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n".utf8)
         let request = head + Self.lines("X-Head") + Array("Connection: close\r\n\r\n5\r\nh\u{c}llo\r\n0\r\n".utf8)
         let trailers = Self.lines("X-Tail") + Array("\r\n".utf8)
@@ -51,16 +51,16 @@ struct ProxyBytesTests {
             // Sent in pieces, a field spans several reads.
             let whole = request + trailers
             let parts = inPieces ? [Array(whole.prefix(120)), Array(whole.dropFirst(120))] : [whole]
-            let answer = try await Self.exchange(port: proxy.client.port, parts)
+            let response = try await Self.exchange(port: proxy.client.port, parts)
             let requestBytes = rawRequest.withLockedValue { $0 }
             for (number, value) in Self.values.enumerated() {
                 #expect(Self.contains(requestBytes, "X-Head-\(number)", value), "X-Head-\(number): \(value)")
                 #expect(Self.contains(requestBytes, "X-Tail-\(number)", value), "X-Tail-\(number): \(value)")
-                #expect(Self.contains(answer, "X-Back-\(number)", value), "X-Back-\(number): \(value)")
-                #expect(Self.contains(answer, "X-End-\(number)", value), "X-End-\(number): \(value)")
+                #expect(Self.contains(response, "X-Back-\(number)", value), "X-Back-\(number): \(value)")
+                #expect(Self.contains(response, "X-End-\(number)", value), "X-End-\(number): \(value)")
             }
             // The proxy leaves bodies unchanged.
-            #expect(answer.firstRange(of: Array("2\r\n".utf8) + [0xE9, 0xFF] + Array("\r\n".utf8)) != nil)
+            #expect(response.firstRange(of: Array("2\r\n".utf8) + [0xE9, 0xFF] + Array("\r\n".utf8)) != nil)
         }
     }
 
@@ -73,7 +73,7 @@ struct ProxyBytesTests {
     }
 
     @Test("UTF-8 passes unchanged over HTTP/2, but other bytes do not, because HPACK decodes to text")
-    func http2() async throws {
+    func utf8PassesUnchangedOverHTTP2() async throws {
         let rawRequest = NIOLockedValueBox<[UInt8]>([])
         try await ProxyTestAPI.with(upstream: { call in
             rawRequest.withLockedValue { $0 = call.rawHead }
@@ -84,9 +84,9 @@ struct ProxyBytesTests {
                 var head = HTTP2TestClient.head("GET", "/proxy/shop/a", [("x-text", "é😀")], stream: 1)
                 head.payload.writeBytes(Self.literal(isIndexed: false, Array("caf".utf8) + [0xE9, 0xFF]))
                 try await client.send(head)
-                let answer = try await client.answer(1)
-                #expect(answer.value("x-text") == "é😀")
-                #expect(answer.value("x-back") == "café")
+                let response = try await client.answer(1)
+                #expect(response.value("x-text") == "é😀")
+                #expect(response.value("x-back") == "café")
             }
             let requestBytes = rawRequest.withLockedValue { $0 }
             #expect(Self.contains(requestBytes, "x-text", Array("é😀".utf8)))
@@ -113,7 +113,7 @@ struct ProxyBytesTests {
     }
 
     @Test("A UTF-8 subject is the same through the proxy as elsewhere")
-    func subject() async throws {
+    func utf8SubjectIsTheSameThroughProxy() async throws {
         let perSubject: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]
         }

@@ -18,7 +18,7 @@ struct ProxyFallbackTests {
     }
 
     @Test("A refused call gets the fixed response, which is marked as a fallback")
-    func refused() async throws {
+    func refusedCallGetsFixedResponse() async throws {
         try await ProxyTestAPI.with(configure: Self.fixed, upstream: { try await $0.answer("200 OK", [], "ok") }) { proxy in
             let real = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(real.body == "ok")
@@ -37,7 +37,7 @@ struct ProxyFallbackTests {
     }
 
     @Test("A failed call gets the fixed response, and an upstream's own error is forwarded")
-    func failed() async throws {
+    func failedCallGetsFixedResponse() async throws {
         let upstream: TestUpstream.Handler = { call in
             guard call.request.hasSuffix("/error") else { throw TestUpstream.Close() }
             try await call.answer("500 Internal Server Error", [], "broken")
@@ -73,7 +73,7 @@ struct ProxyFallbackTests {
     }
 
     @Test("A service's 256 kept responses do not displace those of another")
-    func keptOfEach() async throws {
+    func servicesKeepResponsesSeparately() async throws {
         let upstream: TestUpstream.Handler = { try await $0.answer("200 OK", [], "good") }
         try await TestUpstream.with(upstream) { upstream in
             let services = ["shop", "cart"].map { name in
@@ -95,7 +95,7 @@ struct ProxyFallbackTests {
     }
 
     @Test("A response to one caller is not sent to others")
-    func personal() async throws {
+    func responseToOneCallerIsNotSentToOthers() async throws {
         try await ProxyTestAPI.with(configure: Self.lastGood, upstream: { try await $0.answer("200 OK", [], "mine") }) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ["Cookie": "session=1"])
             try await Self.open(proxy)
@@ -104,7 +104,7 @@ struct ProxyFallbackTests {
     }
 
     @Test("A streamed response is also kept, unless it is too large", arguments: [(100_000, 200), (300_000, 503)])
-    func streamed(size: Int, status: Int) async throws {
+    func streamedResponseIsKept(size: Int, status: Int) async throws {
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             for _ in 0..<(size / 1000) { try await call.send("3e8\r\n" + String(repeating: "x", count: 1000) + "\r\n") }

@@ -24,7 +24,7 @@ struct ProxyFieldsTests {
     }
 
     @Test("Fields named by Connection are not forwarded either")
-    func named() {
+    func fieldsNamedByConnectionAreNotForwardedEither() {
         let headers = upstreamFields([("Connection", "close, X-Hop ,x-other"), ("X-Hop", "1"), ("X-Other", "2"), ("X-End", "3")])
         #expect(!headers.contains(name: "x-hop"))
         #expect(!headers.contains(name: "x-other"))
@@ -52,7 +52,7 @@ struct ProxyFieldsTests {
     }
 
     @Test("A body keeps its length or its chunks, and an absent one has length 0 where one is expected")
-    func lengths() {
+    func bodyKeepsLengthOrChunks() {
         #expect(upstreamFields([("content-length", "3")], method: .POST, hasBody: true)["Content-Length"] == ["3"])
         let chunked = upstreamFields([("Transfer-Encoding", "chunked")], method: .POST, hasBody: true)
         #expect(chunked["transfer-encoding"] == ["chunked"])
@@ -61,8 +61,8 @@ struct ProxyFieldsTests {
         #expect(!upstreamFields([("Content-Length", "0")]).contains(name: "Content-Length"))
     }
 
-    @Test("An upstream cannot set the sidecar's fields, and hop-by-hop fields end here")
-    func response() {
+    @Test("An upstream cannot set the sidecar's fields, and hop-by-hop fields are not forwarded")
+    func upstreamCannotSetSidecarFields() {
         let fields = ProxyFields.response([
             "Interlock-State": "open", "Interlock-Fallback": "fixed", "Connection": "keep-alive, X-Hop", "X-Hop": "1",
             "Keep-Alive": "timeout=5",
@@ -83,7 +83,7 @@ struct ProxyFieldsTests {
             ("192.0.2.1", "h:1", false, #"for=192.0.2.1;host="h:1";proto=http"#), ("::1", nil, true, #"for="[::1]";proto=https"#),
             (nil, "a\"b", true, #"for=unknown;host="ab";proto=https"#),
         ] as [(String?, String?, Bool, String)])
-    func forwarded(address: String?, host: String?, isTLS: Bool, element: String) {
+    func forwardedFieldFollowsRFC7239(address: String?, host: String?, isTLS: Bool, element: String) {
         #expect(Forwarded.element(for: address, host: host, isTLS: isTLS) == element)
     }
 
@@ -94,14 +94,14 @@ struct ProxyFieldsTests {
             ("soon", nil), ("1.5", nil),
         ]
             as [(String, Int64?)])
-    func retryAfter(text: String, milliseconds: Int64?) {
+    func retryAfterIsSecondsOrDate(text: String, milliseconds: Int64?) {
         #expect(RetryAfter.milliseconds(text, now: 1_800_000_000) == milliseconds)
     }
 
     @Test(
         "A date in any valid form is read",
         arguments: [0, 784_111_777, 951_782_400, 951_868_800, 1_709_164_800, 4_107_542_400] as [Int64])
-    func dates(second: Int64) {
+    func dateInAnyValidFormIsRead(second: Int64) {
         #expect(HTTPDate.second(HTTPDate.text(second: second)) == second)
     }
 

@@ -20,20 +20,20 @@ struct ProxyRefusalTests {
     func limit() async throws {
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .seconds(60)), upstream: Self.ok) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
-            let refused = try await proxy.client.send("GET", "/proxy/shop/a")
-            #expect(refused.status == 429)
-            #expect(refused.headers["content-type"] == "application/problem+json")
-            #expect(refused.text("code") == "limited")
-            #expect(refused.text("reason") == "limited")
-            #expect(refused.text("cause") == "limit")
-            #expect(refused.text("name") == "w")
-            let wait = try #require(refused.integer("retry_after_ms"))
-            #expect(refused.headers["retry-after"] == "\((wait + 999) / 1000)")
-            #expect(refused.headers["ratelimit-policy"] == #""w";q=1;w=60"#)
-            #expect(refused.headers["ratelimit"]?.hasPrefix(#""w";r=0;t="#) == true)
-            #expect(refused.headers["interlock-service"] == "shop")
-            #expect(refused.headers["interlock-state"] == "closed")
-            #expect(refused.headers["interlock-waited"] != nil)
+            let refusal = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(refusal.status == 429)
+            #expect(refusal.headers["content-type"] == "application/problem+json")
+            #expect(refusal.text("code") == "limited")
+            #expect(refusal.text("reason") == "limited")
+            #expect(refusal.text("cause") == "limit")
+            #expect(refusal.text("name") == "w")
+            let wait = try #require(refusal.integer("retry_after_ms"))
+            #expect(refusal.headers["retry-after"] == "\((wait + 999) / 1000)")
+            #expect(refusal.headers["ratelimit-policy"] == #""w";q=1;w=60"#)
+            #expect(refusal.headers["ratelimit"]?.hasPrefix(#""w";r=0;t="#) == true)
+            #expect(refusal.headers["interlock-service"] == "shop")
+            #expect(refusal.headers["interlock-state"] == "closed")
+            #expect(refusal.headers["interlock-waited"] != nil)
             #expect(proxy.upstream.received.count == 1)
         }
     }
@@ -48,14 +48,14 @@ struct ProxyRefusalTests {
         }
         try await ProxyTestAPI.with(configure: limits, upstream: Self.ok) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
-            let refused = try await proxy.client.send("GET", "/proxy/shop/a")
-            #expect(refused.status == 429)
-            #expect(refused.text("name") == nil)
+            let refusal = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(refusal.status == 429)
+            #expect(refusal.text("name") == nil)
         }
     }
 
     @Test("Each subject has its own quota")
-    func subjects() async throws {
+    func eachSubjectHasItsOwnQuota() async throws {
         let perSubject: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]
         }
@@ -72,19 +72,19 @@ struct ProxyRefusalTests {
     func open() async throws {
         try await ProxyTestAPI.with(upstream: Self.ok) { proxy in
             _ = try await proxy.api.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
-            let refused = try await proxy.client.send("GET", "/proxy/shop/a")
-            #expect(refused.status == 503)
-            #expect(refused.text("code") == "open")
-            #expect(refused.text("state") == "open")
-            #expect(refused.text("cause") == "forced")
-            #expect(refused.headers["retry-after"] != nil)
-            #expect(refused.headers["interlock-state"] == "open")
+            let refusal = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(refusal.status == 503)
+            #expect(refusal.text("code") == "open")
+            #expect(refusal.text("state") == "open")
+            #expect(refusal.text("cause") == "forced")
+            #expect(refusal.headers["retry-after"] != nil)
+            #expect(refusal.headers["interlock-state"] == "open")
             #expect(proxy.upstream.received.isEmpty)
         }
     }
 
     @Test("A call to a service with on_limit: wait waits, and the response reports how long")
-    func waits() async throws {
+    func callWaitsForLimitAndReportsWait() async throws {
         let policy = LimitPolicy(action: .wait, maximumWait: .seconds(30))
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .milliseconds(200), policy), upstream: Self.ok) { proxy in
             var waited: [Int] = []
@@ -107,7 +107,7 @@ struct ProxyRefusalTests {
     }
 
     @Test("A changed URL takes effect immediately, without interrupting active calls")
-    func reload() async throws {
+    func changedURLTakesEffectImmediately() async throws {
         try await TestUpstream.with({ try await $0.answer("200 OK", [], "new") }) { other in
             let url = "http://127.0.0.1:\(other.port)"
             try await ProxyTestAPI.with(upstream: Self.ok) { proxy in
@@ -124,7 +124,7 @@ struct ProxyRefusalTests {
     @Test(
         "Removing a service or its URL also removes its latencies",
         arguments: [[], [ServiceDefinition(name: "shop")]])
-    func unconfigured(services: [ServiceDefinition]) async throws {
+    func removingServiceOrURLRemovesLatencies(services: [ServiceDefinition]) async throws {
         let series = #"interlock_proxy_request_seconds_count{service="shop"}"#
         try await ProxyTestAPI.with(upstream: Self.ok) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")

@@ -54,17 +54,17 @@ struct ProxyRetryTests {
         arguments: [("POST", ""), ("PATCH", ""), ("PUT", "body"), ("GET", "body")])
     func once(method: String, body: String) async throws {
         try await ProxyTestAPI.with(configure: Self.retries(3), upstream: Self.failing(1, by: Self.close)) { proxy in
-            let failed = try await proxy.client.send(method, "/proxy/shop/a", body)
-            #expect(failed.status == 502)
-            #expect(failed.text("code") == "upstream_failed")
-            #expect(failed.text("cause") == "closed")
-            #expect(failed.headers["interlock-service"] == "shop")
+            let failure = try await proxy.client.send(method, "/proxy/shop/a", body)
+            #expect(failure.status == 502)
+            #expect(failure.text("code") == "upstream_failed")
+            #expect(failure.text("cause") == "closed")
+            #expect(failure.headers["interlock-service"] == "shop")
             #expect(proxy.upstream.received.count == 1)
         }
     }
 
     @Test("The number of attempts is limited")
-    func attempts() async throws {
+    func numberOfAttemptsIsLimited() async throws {
         try await ProxyTestAPI.with(configure: Self.retries(2), upstream: Self.failing(9, by: Self.close)) { proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 3)
@@ -81,7 +81,7 @@ struct ProxyRetryTests {
     }
 
     @Test("A retry needs its own permit")
-    func permit() async throws {
+    func retryNeedsItsOwnPermit() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             Self.retries(1)(&$0)
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
@@ -96,7 +96,7 @@ struct ProxyRetryTests {
     @Test(
         "A call to a briefly unreachable upstream is retried",
         arguments: ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
-    func statuses(status: String) async throws {
+    func callToBrieflyUnreachableUpstreamIsRetried(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, [], "not now") }
         try await ProxyTestAPI.with(configure: Self.retries(1), upstream: upstream) { proxy in
             #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
@@ -141,7 +141,7 @@ struct ProxyRetryTests {
     @Test(
         "An upstream's Retry-After is respected",
         arguments: ["429 Too Many Requests", "503 Service Unavailable"])
-    func retryAfter(status: String) async throws {
+    func upstreamRetryAfterIsRespected(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, ["Retry-After: 7"], "later") }
         try await ProxyTestAPI.with(configure: Self.retries(3), upstream: upstream) { proxy in
             let reply = try await proxy.client.send("GET", "/proxy/shop/a")
@@ -156,10 +156,10 @@ struct ProxyRetryTests {
     func refusedConnection() async throws {
         let unreachable: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
         try await ProxyTestAPI.with(configure: unreachable, upstream: { _ in }) { proxy in
-            let failed = try await proxy.client.send("POST", "/proxy/shop/a")
-            #expect(failed.status == 502)
-            #expect(failed.text("cause") == "connect")
-            #expect(failed.text("detail") == "the service \"shop\" is unreachable: http://127.0.0.1:1 refuses connections")
+            let failure = try await proxy.client.send("POST", "/proxy/shop/a")
+            #expect(failure.status == 502)
+            #expect(failure.text("cause") == "connect")
+            #expect(failure.text("detail") == "the service \"shop\" is unreachable: http://127.0.0.1:1 refuses connections")
             let uploaded = try await proxy.client.send("POST", "/proxy/shop/a", "body")
             #expect(uploaded.status == 502)
             #expect(uploaded.text("cause") == "connect")
@@ -174,9 +174,9 @@ struct ProxyRetryTests {
         let unreachable: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
         try await ProxyTestAPI.with(keys: [HTTPTestAPI.web, HTTPTestAPI.ops], configure: unreachable, upstream: { _ in }) {
             proxy in
-            let failed = try await proxy.client.send("POST", "/proxy/shop/a", headers: ["X-Api-Key": key.secret])
-            #expect(failed.status == 502)
-            #expect(failed.text("detail")?.contains("127.0.0.1:1") == isShown, "\(failed.body)")
+            let failure = try await proxy.client.send("POST", "/proxy/shop/a", headers: ["X-Api-Key": key.secret])
+            #expect(failure.status == 502)
+            #expect(failure.text("detail")?.contains("127.0.0.1:1") == isShown, "\(failure.body)")
         }
     }
 
@@ -187,8 +187,8 @@ struct ProxyRetryTests {
         }
         let upstream: TestUpstream.Handler = { try await $0.answer("200 OK") }
         try await ProxyTestAPI.with(configure: secure, upstream: upstream) { proxy in
-            let failed = try await proxy.client.send("GET", "/proxy/shop/a", headers: ["Authorization": "secret"])
-            #expect([502, 504].contains(failed.status))
+            let failure = try await proxy.client.send("GET", "/proxy/shop/a", headers: ["Authorization": "secret"])
+            #expect([502, 504].contains(failure.status))
             #expect(proxy.upstream.received.isEmpty)
         }
     }
@@ -203,17 +203,17 @@ struct ProxyRetryTests {
         }
         let shortTimeout: (inout ServiceDefinition) -> Void = { $0.upstream?.firstByteTimeout = .milliseconds(100) }
         try await ProxyTestAPI.with(configure: shortTimeout, upstream: upstream) { proxy in
-            let failed = try await proxy.client.send("GET", "/proxy/shop/a", body)
-            #expect(failed.status == 504)
-            #expect(failed.text("code") == "upstream_timeout")
-            #expect(failed.text("cause") == "first_byte_timeout")
+            let failure = try await proxy.client.send("GET", "/proxy/shop/a", body)
+            #expect(failure.status == 504)
+            #expect(failure.text("code") == "upstream_timeout")
+            #expect(failure.text("cause") == "first_byte_timeout")
             try await eventually("the upstream connection is closed") { isDisconnected.withLockedValue { $0 } }
             #expect(proxy.upstream.received.count == 1)
         }
     }
 
     @Test("A call that takes too long is abandoned, even while data flows")
-    func total() async throws {
+    func overlongCallIsAbandoned() async throws {
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/silent") {
                 while try await call.nextBytes() != nil {}

@@ -15,21 +15,21 @@ struct ProxySmugglingTests {
     }
 
     /// Sends bytes through the proxy. Returns its responses and the requests that reached the upstream.
-    private func sent(
+    private func exchange(
         _ bytes: String, upstream handler: @escaping TestUpstream.Handler = { try await $0.answer("200 OK", [], "x") }
-    ) async throws -> (answer: String, forwarded: [String]) {
-        var answer = ""
+    ) async throws -> (responses: String, forwarded: [String]) {
+        var responses = ""
         var forwarded: [String] = []
         try await TestUpstream.with(handler) { upstream in
             let service = ServiceDefinition(
                 name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(upstream.port)"))
             try await HTTPTestAPI.with(services: [service], idleTimeout: .milliseconds(300)) { api in
-                answer = try await RawConnection.exchange(port: api.client.port, bytes)
+                responses = try await RawConnection.exchange(port: api.client.port, bytes)
                 try await api.expect(200, "GET", "/healthz")
             }
             forwarded = upstream.received.map { String($0.prefix { $0 != "\r\n" }) }
         }
-        return (answer, forwarded)
+        return (responses, forwarded)
     }
 
     @Test(
@@ -45,11 +45,11 @@ struct ProxySmugglingTests {
             "Host: localhost\r\nConnection: close", ": x", "X Y: z",
         ])
     func unclear(fields: String) async throws {
-        let (answer, forwarded) = try await sent(Self.post(fields, "5\r\nhello\r\n0\r\n\r\n" + Self.hidden))
+        let (responses, forwarded) = try await exchange(Self.post(fields, "5\r\nhello\r\n0\r\n\r\n" + Self.hidden))
         // An unknown coding may be a future one (RFC 9112, section 6.1).
         let status = fields.contains("xchunked") ? "HTTP/1.1 501 " : "HTTP/1.1 400 "
-        #expect(answer.hasPrefix(status), "\(answer)")
-        #expect(answer.ranges(of: status).count == 1 && !answer.contains("HTTP/1.1 200 "), "\(answer)")
+        #expect(responses.hasPrefix(status), "\(responses)")
+        #expect(responses.ranges(of: status).count == 1 && !responses.contains("HTTP/1.1 200 "), "\(responses)")
         #expect(forwarded == [])
     }
 
@@ -60,12 +60,12 @@ struct ProxySmugglingTests {
             "FFFFFFFFFFFFFFFFF\r\nhello\r\n0\r\n\r\n", "\r\n", "5;a\nb\r\nhello\r\n0\r\n\r\n", "5 \r\nhello\r\n0\r\n\r\n",
             "g\r\n",
         ])
-    func chunks(body: String) async throws {
-        let (answer, forwarded) = try await sent(Self.post("Transfer-Encoding: chunked", body + Self.hidden)) { call in
+    func malformedChunkedBodyEndsCall(body: String) async throws {
+        let (responses, forwarded) = try await exchange(Self.post("Transfer-Encoding: chunked", body + Self.hidden)) { call in
             while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
-        #expect(!answer.contains("HTTP/1.1 200 "), "\(answer)")
+        #expect(!responses.contains("HTTP/1.1 200 "), "\(responses)")
         #expect(forwarded.count <= 1 && !forwarded.contains { $0.contains("hidden") }, "\(forwarded)")
     }
 
@@ -76,9 +76,9 @@ struct ProxySmugglingTests {
             ("Transfer-Encoding: Chunked", "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"),
             ("Content-Length: 005", "hello"),
         ])
-    func clear(fields: String, body: String) async throws {
+    func pipelinedRequestsAreAnsweredInOrder(fields: String, body: String) async throws {
         let behind = "GET /proxy/shop/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        let (answer, forwarded) = try await sent(Self.post(fields, body) + behind) { call in
+        let (responses, forwarded) = try await exchange(Self.post(fields, body) + behind) { call in
             var received = ""
             if call.head.hasPrefix("POST") {
                 while !received.contains("hello"), !received.hasSuffix("0\r\n\r\n"), let nextBytes = try await call.nextBytes() {
@@ -87,9 +87,9 @@ struct ProxySmugglingTests {
             }
             try await call.answer("200 OK", [], call.request)
         }
-        #expect(answer.ranges(of: "HTTP/1.1 200 ").count == 2, "\(answer)")
+        #expect(responses.ranges(of: "HTTP/1.1 200 ").count == 2, "\(responses)")
         #expect(forwarded == ["POST /a HTTP/1.1", "GET /b HTTP/1.1"])
-        let first = try #require(answer.firstRange(of: "POST /a")), second = try #require(answer.firstRange(of: "GET /b"))
+        let first = try #require(responses.firstRange(of: "POST /a")), second = try #require(responses.firstRange(of: "GET /b"))
         #expect(first.lowerBound < second.lowerBound)
     }
 
@@ -102,16 +102,16 @@ struct ProxySmugglingTests {
             "\u{16}\u{3}\u{1}\u{2}\r\n\r\n",
         ])
     func requestLine(bytes: String) async throws {
-        let (answer, forwarded) = try await sent(bytes + Self.hidden)
-        #expect(answer.isEmpty || answer.hasPrefix("HTTP/1.1 4"), "\(answer)")
+        let (responses, forwarded) = try await exchange(bytes + Self.hidden)
+        #expect(responses.isEmpty || responses.hasPrefix("HTTP/1.1 4"), "\(responses)")
         #expect(forwarded == [])
     }
 
     @Test("Trailers cannot set the next length, the caller or the sidecar's own fields")
-    func trailers() async throws {
+    func trailersCannotSetProtectedFields() async throws {
         let body = "5\r\nhello\r\n0\r\nX-Sum: 1\r\nAuthorization: x\r\nInterlock-Subject: y\r\n\r\n"
         let answered = "5\r\nhello\r\n0\r\nX-Sum: 2\r\nSet-Cookie: a=b\r\nInterlock-State: open\r\n\r\n"
-        let (answer, _) = try await sent(Self.post("Connection: close\r\nTransfer-Encoding: chunked", body)) { call in
+        let (responses, _) = try await exchange(Self.post("Connection: close\r\nTransfer-Encoding: chunked", body)) { call in
             var received = ""
             while !received.hasSuffix("\r\n\r\n"), let nextBytes = try await call.nextBytes() {
                 received += String(buffer: nextBytes)
@@ -119,7 +119,7 @@ struct ProxySmugglingTests {
             #expect(received.lowercased().hasSuffix("0\r\nx-sum: 1\r\n\r\n"), "\(received)")
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\(answered)")
         }
-        #expect(answer.lowercased().hasSuffix("0\r\nx-sum: 2\r\n\r\n"), "\(answer)")
+        #expect(responses.lowercased().hasSuffix("0\r\nx-sum: 2\r\n\r\n"), "\(responses)")
     }
 
     @Test(
@@ -129,12 +129,12 @@ struct ProxySmugglingTests {
             "Content-Length: 5\r\n folded", "Content-Length : 5", "X: a\u{0}b", "Transfer-Encoding: chunked\r\nContent-Length: 5",
         ])
     func unclearAnswer(fields: String) async throws {
-        let (answer, forwarded) = try await sent(
+        let (responses, forwarded) = try await exchange(
             "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ) { call in
             try await call.send("HTTP/1.1 200 OK\r\n\(fields)\r\n\r\nhello")
         }
-        #expect(answer.hasPrefix("HTTP/1.1 502 "), "\(answer)")
+        #expect(responses.hasPrefix("HTTP/1.1 502 "), "\(responses)")
         #expect(forwarded.count == 1)
     }
 
@@ -147,11 +147,11 @@ struct ProxySmugglingTests {
     func behindAnAnswer(bytes: String) async throws {
         let request = "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
         let last = "GET /proxy/shop/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        let (answer, forwarded) = try await sent(request + request + last) { call in
+        let (responses, forwarded) = try await exchange(request + request + last) { call in
             try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\(bytes)")
         }
-        #expect(answer.ranges(of: "HTTP/1.1 200 ").count == 3, "\(answer)")
-        #expect(!answer.contains("evil"), "\(answer)")
+        #expect(responses.ranges(of: "HTTP/1.1 200 ").count == 3, "\(responses)")
+        #expect(!responses.contains("evil"), "\(responses)")
         #expect(forwarded.count == 3)
     }
 
@@ -161,32 +161,32 @@ struct ProxySmugglingTests {
     func withoutBody(status: String) async throws {
         let request = "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
         let last = "GET /proxy/shop/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        let (answer, _) = try await sent(request + last) { call in
+        let (responses, _) = try await exchange(request + last) { call in
             try await call.send("HTTP/1.1 \(status)\r\nContent-Length: 4\r\n\r\nevil")
         }
-        #expect(answer.ranges(of: "HTTP/1.1 \(status.prefix(3)) ").count == 2, "\(answer)")
-        #expect(!answer.contains("evil"), "\(answer)")
+        #expect(responses.ranges(of: "HTTP/1.1 \(status.prefix(3)) ").count == 2, "\(responses)")
+        #expect(!responses.contains("evil"), "\(responses)")
     }
 
     @Test("Informational responses are not forwarded as the final response")
-    func informational() async throws {
-        let (answer, _) = try await sent(
+    func informationalResponsesAreNotForwardedAsFinalResponse() async throws {
+        let (responses, _) = try await exchange(
             "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ) { call in
             try await call.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
             try await call.answer("200 OK", [], "whole")
         }
-        #expect(answer.contains("\r\n\r\nHTTP/1.1 200 ") && answer.hasSuffix("whole"), "\(answer)")
+        #expect(responses.contains("\r\n\r\nHTTP/1.1 200 ") && responses.hasSuffix("whole"), "\(responses)")
     }
 
     @Test("A response head over the limit is refused, and the connection is closed")
     func hugeAnswer() async throws {
-        let (answer, _) = try await sent(
+        let (responses, _) = try await exchange(
             "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ) { call in
             try await call.send("HTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 512 * 1024))\r\n\r\n")
         }
-        #expect(answer.hasPrefix("HTTP/1.1 502 "), "\(answer.prefix(300))")
+        #expect(responses.hasPrefix("HTTP/1.1 502 "), "\(responses.prefix(300))")
     }
 
     @Test("A large body pipelined after a slow call reaches its call intact")
@@ -194,7 +194,7 @@ struct ProxySmugglingTests {
         let body = String(repeating: "x", count: 200_000)
         let slow = "GET /proxy/shop/slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
         let bytes = slow + Self.post("Connection: close\r\nContent-Length: \(body.utf8.count)", body)
-        let (answer, forwarded) = try await sent(bytes) { call in
+        let (responses, forwarded) = try await exchange(bytes) { call in
             guard let length = call.values("content-length").first.flatMap({ Int($0) }) else {
                 // The pause allows everything that fits to arrive at the listener.
                 try await Task.sleep(for: .milliseconds(100))
@@ -205,19 +205,19 @@ struct ProxySmugglingTests {
             try await call.answer("200 OK", [], "second \(received)")
         }
         #expect(forwarded == ["GET /slow HTTP/1.1", "POST /a HTTP/1.1"])
-        #expect(answer.contains("first") && answer.hasSuffix("second 200000"), "\(answer)")
+        #expect(responses.contains("first") && responses.hasSuffix("second 200000"), "\(responses)")
     }
 
     @Test("A truncated response is visibly truncated, even without a declared length")
-    func truncated() async throws {
-        let (answer, _) = try await sent(
+    func truncatedResponseIsVisiblyTruncated() async throws {
+        let (responses, _) = try await exchange(
             "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ) { call in
             try await call.send("HTTP/1.1 200 OK\r\n\r\npart")
             try await call.reset()
             throw TestUpstream.Close()
         }
-        #expect(!answer.hasSuffix("0\r\n\r\n"), "\(answer)")
+        #expect(!responses.hasSuffix("0\r\n\r\n"), "\(responses)")
     }
 
     @Test("A server that accepts and stays silent delays one call, and not the next")

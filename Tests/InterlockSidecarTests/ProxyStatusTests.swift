@@ -38,9 +38,9 @@ struct ProxyStatusTests {
                 try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: \(coding)\r\n\r\n1\r\nx\r\n0\r\n\r\n")
             }
         ) { proxy in
-            let failed = try await proxy.client.send("GET", "/proxy/shop/a")
-            #expect(failed.status == 502)
-            #expect(failed.text("cause") == "broken")
+            let failure = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(failure.status == 502)
+            #expect(failure.text("cause") == "broken")
         }
     }
 
@@ -50,10 +50,10 @@ struct ProxyStatusTests {
     func codedRequest(coding: String) async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             for path in ["/proxy/shop/a", "/v1/locks/a"] {
-                let answer = try await RawConnection.exchange(
+                let response = try await RawConnection.exchange(
                     port: proxy.client.port,
                     "POST \(path) HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: \(coding)\r\n\r\n1\r\nx\r\n0\r\n\r\n")
-                #expect(answer.hasPrefix("HTTP/1.1 501 "), "\(answer)")
+                #expect(response.hasPrefix("HTTP/1.1 501 "), "\(response)")
             }
             #expect(proxy.upstream.received == [])
         }
@@ -65,10 +65,10 @@ struct ProxyStatusTests {
             try await call.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
             try await call.answer("200 OK", [], "whole")
         }) { proxy in
-            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get)
-            #expect(answer.hasPrefix("HTTP/1.1 103 "), "\(answer)")
-            #expect(answer.contains("Link: </x>\r\n") && answer.contains("HTTP/1.1 200 "), "\(answer)")
-            #expect(answer.hasSuffix("whole"))
+            let response = try await RawConnection.exchange(port: proxy.client.port, Self.get)
+            #expect(response.hasPrefix("HTTP/1.1 103 "), "\(response)")
+            #expect(response.contains("Link: </x>\r\n") && response.contains("HTTP/1.1 200 "), "\(response)")
+            #expect(response.hasSuffix("whole"))
         }
     }
 
@@ -94,9 +94,9 @@ struct ProxyStatusTests {
             }
         ) { proxy in
             let fields = "Host:\(space)localhost\(space)\r\nX-A:\(space)b\(space)\r\nConnection: close,\(space)X-Hop\r\nX-Hop: 1"
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: proxy.client.port, "GET /proxy/shop/a HTTP/1.1\r\n\(fields)\r\n\r\n")
-            #expect(answer.hasPrefix("HTTP/1.1 503 "), "\(answer)")
+            #expect(response.hasPrefix("HTTP/1.1 503 "), "\(response)")
             let coordinator = proxy.api.coordinator
             try await eventually("the breaker opens") {
                 try await coordinator.breaker(service: "shop").fleet.cause == "retry_after"
@@ -105,11 +105,11 @@ struct ProxyStatusTests {
     }
 
     @Test("CONNECT is not forwarded")
-    func connect() async throws {
+    func connectIsNotForwarded() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: proxy.client.port, "CONNECT /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            #expect(answer.hasPrefix("HTTP/1.1 4"), "\(answer)")
+            #expect(response.hasPrefix("HTTP/1.1 4"), "\(response)")
             #expect(proxy.upstream.received == [])
         }
     }
@@ -118,9 +118,9 @@ struct ProxyStatusTests {
     func largeFields() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             let field = "X: " + String(repeating: "x", count: 300_000)
-            let answer = try await RawConnection.exchange(
+            let response = try await RawConnection.exchange(
                 port: proxy.client.port, "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n\r\n", until: "\r\n\r\n")
-            #expect(answer.hasPrefix("HTTP/1.1 431 "), "\(answer)")
+            #expect(response.hasPrefix("HTTP/1.1 431 "), "\(response)")
         }
     }
 }

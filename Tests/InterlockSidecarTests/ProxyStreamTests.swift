@@ -40,9 +40,9 @@ struct ProxyStreamTests {
     private static let echo: TestUpstream.Handler = { call in
         if let length = call.values("content-length").first.flatMap({ Int($0) }) {
             try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\r\n")
-            var sent = 0
-            while sent < length, let nextBytes = try await call.nextBytes() {
-                sent += nextBytes.readableBytes
+            var sentByteCount = 0
+            while sentByteCount < length, let nextBytes = try await call.nextBytes() {
+                sentByteCount += nextBytes.readableBytes
                 try await call.send(nextBytes)
             }
         } else {
@@ -61,11 +61,11 @@ struct ProxyStreamTests {
     func large() async throws {
         let bytes = Self.pattern(8 * 1024 * 1024)
         try await ProxyTestAPI.with(upstream: Self.echo) { proxy in
-            let answer = try await ProxyTestClient.exchange(
+            let response = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
                 body: bytes)
-            #expect(answer.isComplete)
-            #expect(answer.body == bytes)
+            #expect(response.isComplete)
+            #expect(response.body == bytes)
             try await proxy.waitUntilOutcomesReported()
         }
     }
@@ -138,7 +138,7 @@ struct ProxyStreamTests {
     }
 
     @Test("Chunked bodies stay chunked")
-    func chunked() async throws {
+    func chunkedBodiesStayChunked() async throws {
         let bytes = Self.pattern(512 * 1024)
         var body = ByteBuffer()
         var rest = bytes
@@ -147,23 +147,23 @@ struct ProxyStreamTests {
         }
         body.writeString("0\r\n\r\n")
         try await ProxyTestAPI.with(upstream: Self.echo) { [body] proxy in
-            let answer = try await ProxyTestClient.exchange(
+            let response = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("PUT", ["Transfer-Encoding": "chunked"], proxy.client), body: body)
-            #expect(answer.isComplete)
-            #expect(answer.body == bytes)
+            #expect(response.isComplete)
+            #expect(response.body == bytes)
         }
     }
 
     @Test("An upstream is not read faster than the client reads")
     func backPressure() async throws {
         let megabytes = 256
-        let sent = NIOLockedValueBox(0)
+        let sentByteCount = NIOLockedValueBox(0)
         let megabyte = Self.pattern(1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(megabytes * 1024 * 1024)\r\n\r\n")
             for _ in 0..<megabytes {
                 try await call.send(megabyte)
-                sent.withLockedValue { $0 += 1 }
+                sentByteCount.withLockedValue { $0 += 1 }
             }
         }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
@@ -171,7 +171,7 @@ struct ProxyStreamTests {
             try await proxy.client.whileConnected(sending: head) {
                 var samples = (count: -1, times: 0)
                 try await eventually("the upstream is held back") {
-                    let count = sent.withLockedValue { $0 }
+                    let count = sentByteCount.withLockedValue { $0 }
                     samples = (count, count == samples.count && count > 0 ? samples.times + 1 : 0)
                     return samples.times > 150
                 }
@@ -221,7 +221,7 @@ struct ProxyStreamTests {
     }
 
     @Test("The upstream call is cancelled when the client disconnects during the response")
-    func clientLeavesWithin() async throws {
+    func disconnectCancelsUpstreamCall() async throws {
         let isClosed = NIOLockedValueBox(false)
         let megabyte = Self.pattern(1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
@@ -248,19 +248,19 @@ struct ProxyStreamTests {
         }
         let openAfterOneFailure: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
         try await ProxyTestAPI.with(configure: openAfterOneFailure, upstream: upstream) { proxy in
-            let text = try await proxy.client.exchange(Self.head("GET", [:], proxy.client)) { received in
+            let response = try await proxy.client.exchange(Self.head("GET", [:], proxy.client)) { received in
                 if received.contains("0123456789") { isAwaited.withLockedValue { $0 = false } }
             }
-            #expect(text.hasPrefix("HTTP/1.1 200 OK"))
-            #expect(!text.hasSuffix("0\r\n\r\n"))
-            #expect(text.contains("0123456789"))
+            #expect(response.hasPrefix("HTTP/1.1 200 OK"))
+            #expect(!response.hasSuffix("0\r\n\r\n"))
+            #expect(response.contains("0123456789"))
             let coordinator = proxy.api.coordinator
             try await eventually("the breaker trips") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
 
     @Test("An active response is not interrupted when its service gets another URL")
-    func reload() async throws {
+    func activeResponseIsNotInterrupted() async throws {
         let isReloaded = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/new") { return try await call.answer("200 OK", [], "new") }
@@ -274,15 +274,15 @@ struct ProxyStreamTests {
             let client = proxy.client
             let coordinator = proxy.api.coordinator
             let moved = UpstreamSettings(url: "http://127.0.0.1:\(proxy.upstream.port)/v2")
-            let text = try await client.exchange(Self.head("GET", [:], client)) { received in
+            let response = try await client.exchange(Self.head("GET", [:], client)) { received in
                 guard received.contains("hello"), !isReloaded.withLockedValue({ $0 }) else { return }
                 try await coordinator.reload(services: [ServiceDefinition(name: "shop", upstream: moved)])
                 let other = try await client.send("GET", "/proxy/shop/new")
                 #expect(other.body == "new")
                 isReloaded.withLockedValue { $0 = true }
             }
-            #expect(text.contains("world"))
-            #expect(text.hasSuffix("0\r\n\r\n"))
+            #expect(response.contains("world"))
+            #expect(response.hasSuffix("0\r\n\r\n"))
             try await proxy.waitUntilOutcomesReported()
         }
     }
@@ -296,12 +296,12 @@ struct ProxyStreamTests {
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
-            let answer = try await ProxyTestClient.exchange(
+            let response = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
                 body: bytes)
-            #expect(answer.head.hasPrefix("HTTP/1.1 413"))
-            #expect(answer.isComplete)
-            #expect(String(buffer: answer.body) == "large")
+            #expect(response.head.hasPrefix("HTTP/1.1 413"))
+            #expect(response.isComplete)
+            #expect(String(buffer: response.body) == "large")
             try await proxy.waitUntilOutcomesReported()
         }
     }
@@ -333,8 +333,8 @@ struct ProxyStreamTests {
             let requests = (0..<4).map { number in
                 HTTPTestClient.request("POST", "/proxy/shop/a", "body \(number)", headers: [:], port: port, closing: number == 3)
             }
-            let text = try await proxy.client.exchange(requests.joined())
-            for number in 0..<4 { #expect(text.contains("\r\n\r\nbody \(number)")) }
+            let responses = try await proxy.client.exchange(requests.joined())
+            for number in 0..<4 { #expect(responses.contains("\r\n\r\nbody \(number)")) }
         }
     }
 
@@ -347,13 +347,13 @@ struct ProxyStreamTests {
             let fields = ["Expect": "100-continue"]
             let port = proxy.client.port
             let first = HTTPTestClient.request("POST", "/proxy/shop/a", "hello", headers: fields, port: port, closing: true)
-            let granted = try await proxy.client.exchange(first)
-            #expect(granted.hasPrefix("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"))
-            #expect(try HTTPTestClient.parse(granted).body == "hello")
+            let response = try await proxy.client.exchange(first)
+            #expect(response.hasPrefix("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"))
+            #expect(try HTTPTestClient.parse(response).body == "hello")
             #expect(proxy.upstream.received.allSatisfy { !$0.lowercased().contains("expect:") })
-            let refused = try await proxy.client.exchange(first)
-            #expect(refused.hasPrefix("HTTP/1.1 429"))
-            #expect(try HTTPTestClient.parse(refused).headers["connection"] == "close")
+            let refusal = try await proxy.client.exchange(first)
+            #expect(refusal.hasPrefix("HTTP/1.1 429"))
+            #expect(try HTTPTestClient.parse(refusal).headers["connection"] == "close")
         }
     }
 }

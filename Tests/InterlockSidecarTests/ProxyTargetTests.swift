@@ -16,7 +16,7 @@ struct ProxyTargetTests {
             "%25%32%65%25%32%65/x", "a%2500", "..%23", "..%23/x", "..%3f", "..%3Fx/y", "a/..%2523", "%2f%2fevil.example",
             "%2F/evil.example", "%252f%252fevil.example", "%5c%5cevil.example", "%2f%5cevil.example",
         ])
-    func refused(path: String) {
+    func pathThatCouldEscapeBasePathIsRejected(path: String) {
         #expect(throws: ProxyTarget.Violation.self) { try ProxyTarget("/proxy/shop/" + path) }
     }
 
@@ -27,12 +27,12 @@ struct ProxyTargetTests {
             "!$&'()*+,;=:@~_-.x",
             "%E2%82%AC", "a%252Fb",
         ])
-    func accepted(path: String) throws {
+    func pathThatStaysBelowBasePathIsForwardedUnchanged(path: String) throws {
         #expect(try ProxyTarget("/proxy/shop/" + path).path == path)
     }
 
     @Test("Invalid but common characters are percent-encoded")
-    func encoded() throws {
+    func invalidButCommonCharactersArePercentEncoded() throws {
         let target = try ProxyTarget("/proxy/shop/a[b]|\"{%20}?f[x]=<1>^`")
         #expect(target.path == "a%5Bb%5D%7C%22%7B%20%7D")
         #expect(target.query == "f%5Bx%5D=%3C1%3E%5E%60")
@@ -44,10 +44,10 @@ struct ProxyTargetTests {
             ("/proxy/shop", nil, nil), ("/proxy/shop?a=b", nil, "a=b"), ("/proxy/shop/", "", nil), ("/proxy/shop/?", "", ""),
             ("/proxy/shop/a?b/../c?d", "a", "b/../c?d"), ("/proxy/a%2Fb/c", "c", nil),
         ] as [(String, String?, String?)])
-    func split(target: String, path: String?, query: String?) throws {
-        let read = try ProxyTarget(target)
-        #expect(read.path == path)
-        #expect(read.query == query)
+    func queryAndPathAreSeparated(target: String, path: String?, query: String?) throws {
+        let parsedTarget = try ProxyTarget(target)
+        #expect(parsedTarget.path == path)
+        #expect(parsedTarget.query == query)
     }
 
     @Test("A malformed query is rejected", arguments: ["?a=%", "?a=%zz", "?a b", "?a#b", "?\u{e9}"])
@@ -63,7 +63,7 @@ struct ProxyTargetTests {
             ("https://h/v1/", "", "/v1/"), ("http://[::1]:80/x", "/%2Fy", "/x/%2Fy"), ("http://h/v1", "/", "/v1/"),
             ("http://h/v1", "/@evil.example:80/x", "/v1/@evil.example:80/x"), ("http://h/a{b}", "/c", "/a%7Bb%7D/c"),
         ])
-    func joined(base: String, rest: String, target: String) throws {
+    func restOfCallPathIsAppendedToBaseURL(base: String, rest: String, target: String) throws {
         let base = try #require(UpstreamBase(base))
         #expect(base.target(try ProxyTarget("/proxy/shop" + rest)) == target)
     }
@@ -75,7 +75,7 @@ struct ProxyTargetTests {
             ("HTTPS://H:8443/x", "H", 8443, true, "H:8443"), ("http://[::1]:81/", "::1", 81, false, "[::1]:81"),
             ("https://192.0.2.1:80", "192.0.2.1", 80, true, "192.0.2.1:80"),
         ])
-    func origin(base: String, host: String, port: Int, isTLS: Bool, authority: String) throws {
+    func baseURLSetsAddressAndHost(base: String, host: String, port: Int, isTLS: Bool, authority: String) throws {
         let base = try #require(UpstreamBase(base))
         #expect(base.host == host)
         #expect(base.port == port)
@@ -95,7 +95,7 @@ struct ProxyTargetTests {
     }
 
     @Test("Host omits the scheme's default port")
-    func authority() {
+    func hostOmitsSchemeDefaultPort() {
         #expect(UpstreamBase("https://h:443/x")?.authority == "h")
         #expect(UpstreamBase("http://h:443/x")?.authority == "h:443")
         #expect(UpstreamBase("http://[::1]:80")?.authority == "[::1]")

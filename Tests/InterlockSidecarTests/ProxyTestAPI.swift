@@ -10,6 +10,7 @@ struct ProxyTestAPI {
 
     var client: HTTPTestClient { api.client }
 
+    /// Runs `body` with a listener in front of an upstream that answers with `handler`.
     /// - Parameters:
     ///   - path: the path after the upstream's host and port.
     ///   - configure: a closure that changes further settings of the service.
@@ -30,12 +31,12 @@ struct ProxyTestAPI {
     /// Waits until a permit has been granted.
     func waitUntilCallBegins() async throws {
         let coordinator = api.coordinator
-        try await eventually("a call is in progress") { await coordinator.status.permitsInFlight > 0 }
+        try await eventually("a call is in progress") { await coordinator.status.inFlightPermitCount > 0 }
     }
 
     /// Waits until the outcome of every permit has been reported.
     func waitUntilOutcomesReported() async throws {
         let coordinator = api.coordinator
-        try await eventually("every outcome is reported") { await coordinator.status.permitsInFlight == 0 }
+        try await eventually("every outcome is reported") { await coordinator.status.inFlightPermitCount == 0 }
     }
 }

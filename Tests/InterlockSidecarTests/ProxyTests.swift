@@ -12,7 +12,7 @@ struct ProxyTests {
             ("DELETE", "/proxy/shop/", "DELETE /v1/"), ("PROPFIND", "/proxy/shop/a%2Fb//c", "PROPFIND /v1/a%2Fb//c"),
             ("OPTIONS", "/proxy/shop?x", "OPTIONS /v1?x"), ("PATCH", "/proxy/sho%70/x", "PATCH /v1/x"),
         ])
-    func targets(method: String, path: String, expected: String) async throws {
+    func methodPathAndQueryArriveBelowBasePath(method: String, path: String, expected: String) async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await proxy.api.expect(200, method, path)
             let head = try #require(proxy.upstream.received.first)
@@ -21,15 +21,15 @@ struct ProxyTests {
     }
 
     @Test("The response is the upstream's, with the sidecar's own fields")
-    func answer() async throws {
+    func upstreamResponseHasSidecarFields() async throws {
         let upstream: TestUpstream.Handler = {
             try await $0.answer("404 Gone Fishing", ["Content-Type: text/x", "Cache-Control: max-age=9", "X-A: 1"], "fish")
         }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
-            let text = try await proxy.client.exchange(
+            let response = try await proxy.client.exchange(
                 HTTPTestClient.request("GET", "/proxy/shop/a", nil, headers: [:], port: proxy.client.port, closing: true))
-            #expect(text.hasPrefix("HTTP/1.1 404 Gone Fishing\r\n") || text.hasPrefix("HTTP/1.1 404 Not Found\r\n"))
-            let reply = try HTTPTestClient.parse(text)
+            #expect(response.hasPrefix("HTTP/1.1 404 Gone Fishing\r\n") || response.hasPrefix("HTTP/1.1 404 Not Found\r\n"))
+            let reply = try HTTPTestClient.parse(response)
             #expect(reply.body == "fish")
             #expect(reply.headers["content-type"] == "text/x")
             #expect(reply.headers["content-length"] == "4")
@@ -45,7 +45,7 @@ struct ProxyTests {
     }
 
     @Test("The sidecar's key is not forwarded, and the upstream's credentials grant no access here")
-    func credentials() async throws {
+    func sidecarKeyIsNotForwarded() async throws {
         try await ProxyTestAPI.with(keys: [HTTPTestAPI.web], upstream: { try await $0.answer("200 OK") }) { proxy in
             let credentials = ["X-Api-Key": "web-secret", "Authorization": "Bearer theirs", "Interlock-Subject": "alice"]
             try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: credentials)
@@ -62,7 +62,7 @@ struct ProxyTests {
     }
 
     @Test("Redirects are forwarded and not followed")
-    func redirects() async throws {
+    func redirectsAreForwardedAndNotFollowed() async throws {
         let upstream: TestUpstream.Handler = { try await $0.answer("302 Found", ["Location: http://127.0.0.1:1/elsewhere"]) }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let reply = try await proxy.client.send("GET", "/proxy/shop/a")
@@ -88,10 +88,10 @@ struct ProxyTests {
             #expect(proxy.upstream.received.isEmpty)
         }
         try await HTTPTestAPI.with { api in
-            let refused = try await api.client.send("GET", "/proxy/catalog/a")
-            #expect(refused.status == 404)
-            #expect(refused.text("code") == "no_url")
-            #expect(refused.text("title") == "The service has no URL")
+            let refusal = try await api.client.send("GET", "/proxy/catalog/a")
+            #expect(refusal.status == 404)
+            #expect(refusal.text("code") == "no_url")
+            #expect(refusal.text("title") == "The service has no URL")
             let unknown = try await api.client.send("GET", "/proxy/catlog/a")
             #expect(unknown.status == 404)
             #expect(unknown.text("code") == "unknown_service")
@@ -106,7 +106,7 @@ struct ProxyTests {
             ("GET", "304 Not Modified", ["ETag: \"x\""]),
             ("HEAD", "404 Not Found", ["Content-Length: 5"]),
         ])
-    func bodiless(method: String, status: String, fields: [String]) async throws {
+    func responseWithoutBodyIsComplete(method: String, status: String, fields: [String]) async throws {
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/last") { return try await call.answer("200 OK", [], "last") }
             try await call.send("HTTP/1.1 \(status)\r\n\(fields.map { $0 + "\r\n" }.joined())\r\n")
@@ -116,12 +116,12 @@ struct ProxyTests {
             let both =
                 HTTPTestClient.request(method, "/proxy/shop/first", nil, headers: [:], port: port, closing: false)
                 + HTTPTestClient.request("GET", "/proxy/shop/last", nil, headers: [:], port: port, closing: true)
-            let text = try await proxy.client.exchange(both)
-            let end = try #require(text.firstRange(of: "\r\n\r\n"))
-            let first = try HTTPTestClient.parse(String(text[..<end.upperBound]))
+            let responses = try await proxy.client.exchange(both)
+            let end = try #require(responses.firstRange(of: "\r\n\r\n"))
+            let first = try HTTPTestClient.parse(String(responses[..<end.upperBound]))
             #expect(status.hasPrefix("\(first.status)"))
             if method == "HEAD" { #expect(fields == ["Content-Length: \(first.headers["content-length"] ?? "")"]) }
-            let last = try HTTPTestClient.parse(String(text[end.upperBound...]))
+            let last = try HTTPTestClient.parse(String(responses[end.upperBound...]))
             #expect(last.body == "last")
         }
     }
@@ -130,16 +130,16 @@ struct ProxyTests {
     func headWithoutLength() async throws {
         let upstream: TestUpstream.Handler = { try await $0.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n") }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
-            let text = try await proxy.client.exchange(
+            let response = try await proxy.client.exchange(
                 HTTPTestClient.request("HEAD", "/proxy/shop/a", nil, headers: [:], port: proxy.client.port, closing: false))
-            #expect(text.hasPrefix("HTTP/1.1 200 OK\r\n"))
-            #expect(text.hasSuffix("\r\n\r\n"))
-            #expect(!text.hasSuffix("0\r\n\r\n"))
+            #expect(response.hasPrefix("HTTP/1.1 200 OK\r\n"))
+            #expect(response.hasSuffix("\r\n\r\n"))
+            #expect(!response.hasSuffix("0\r\n\r\n"))
         }
     }
 
     @Test("Compressed bytes are forwarded unchanged")
-    func gzip() async throws {
+    func compressedBytesAreForwardedUnchanged() async throws {
         let bytes: [UInt8] = [
             0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 0xCB, 0x48, 0xCD, 0xC9, 0xC9, 7, 0, 0x86, 0xA6, 0x10, 0x36, 5, 0, 0, 0,
         ]

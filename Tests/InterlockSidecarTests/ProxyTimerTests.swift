@@ -10,11 +10,11 @@ import Testing
 /// A timeout counts against a service only if the service caused it.
 @Suite("Proxy: which timeouts count as failures", .timeLimit(.minutes(2)))
 struct ProxyTimerTests {
-    private static func configured(_ yaml: String, _ breaker: BreakerSettings) throws -> (inout ServiceDefinition) -> Void {
-        let read = try configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream
+    private static func serviceChange(_ yaml: String, _ breaker: BreakerSettings) throws -> (inout ServiceDefinition) -> Void {
+        let settings = try configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream
         return { service in
             let url = service.upstream?.url ?? ""
-            service.upstream = read
+            service.upstream = settings
             service.upstream?.url = url
             service.breaker = breaker
         }
@@ -37,11 +37,11 @@ struct ProxyTimerTests {
 
     @Test("A stream that timeouts.total ends while data flows is not a failure of its service")
     func healthyStream() async throws {
-        let configure = try Self.configured("timeouts: { total: 300ms }", Self.opensAfterOneFailure)
+        let configure = try Self.serviceChange("timeouts: { total: 300ms }", Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             for _ in 0..<3 {
-                let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
-                #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
+                let response = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
+                #expect(response.hasPrefix("HTTP/1.1 200 ") && !response.hasSuffix("0\r\n\r\n"))
             }
             try await proxy.waitUntilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
@@ -50,7 +50,7 @@ struct ProxyTimerTests {
 
     @Test("A quiet stream that timeouts.total ends is not a failure of its service")
     func quietStream() async throws {
-        let configure = try Self.configured("timeouts: { first_byte: 100ms, total: 400ms }", Self.opensAfterOneFailure)
+        let configure = try Self.serviceChange("timeouts: { first_byte: 100ms, total: 400ms }", Self.opensAfterOneFailure)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             while try await call.nextBytes() != nil {}
@@ -74,7 +74,7 @@ struct ProxyTimerTests {
         "A response that stalls before its declared length is a failure of its service",
         arguments: ["timeouts: { first_byte: 100ms, total: 500ms }", "timeouts: { idle: 200ms, total: none }"])
     func stalledAnswer(yaml: String) async throws {
-        let configure = try Self.configured(yaml, Self.opensAfterOneFailure)
+        let configure = try Self.serviceChange(yaml, Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stalled) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
             let coordinator = proxy.api.coordinator
@@ -84,15 +84,15 @@ struct ProxyTimerTests {
 
     @Test("A stream that timeouts.idle ends is not a failure of its service")
     func idle() async throws {
-        let configure = try Self.configured("timeouts: { idle: 200ms, total: none }", Self.opensAfterOneFailure)
+        let configure = try Self.serviceChange("timeouts: { idle: 200ms, total: none }", Self.opensAfterOneFailure)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
             while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
-            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
-            #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
+            let response = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
+            #expect(response.hasPrefix("HTTP/1.1 200 ") && !response.hasSuffix("0\r\n\r\n"))
             try await proxy.waitUntilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
@@ -100,7 +100,7 @@ struct ProxyTimerTests {
 
     @Test("With total: none, a stream lasts while data flows")
     func endless() async throws {
-        let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.opensAfterOneFailure)
+        let configure = try Self.serviceChange("timeouts: { idle: 5s, total: none }", Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.ranges(of: "data: x").count > 50 }
             try await proxy.waitUntilOutcomesReported()

@@ -11,9 +11,9 @@ struct RESPAPITests {
     @Test("A lock is acquired, inspected, renewed and released by commands")
     func lockLife() async throws {
         try await RESPTestAPI.with { api in
-            let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array ?? []
-            #expect(granted.count == 3)
-            let token = granted.first?.text ?? ""
+            let grant = try await api.send("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array ?? []
+            #expect(grant.count == 3)
+            let token = grant.first?.text ?? ""
             #expect(token.hasPrefix("web-1/"))
             #expect(try await api.send("lock.acquire", "orders", "30000") == .null)
             let information = try await api.send("LOCK.INFO", "orders").array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
@@ -38,15 +38,15 @@ struct RESPAPITests {
     }
 
     @Test("CL.THROTTLE returns five numbers, in whole seconds")
-    func throttle() async throws {
+    func clThrottleReturnsFiveNumbers() async throws {
         try await RESPTestAPI.with { api in
-            var answers: [[Int64]] = []
+            var replies: [[Int64]] = []
             for quantity in [[], ["1"], ["1"], ["3"], ["0"]] {
-                let answer = try await api.send(["CL.THROTTLE", "mail", "1", "1", "1000"] + quantity)
-                answers.append(answer.array?.compactMap(\.integer) ?? [])
+                let reply = try await api.send(["CL.THROTTLE", "mail", "1", "1", "1000"] + quantity)
+                replies.append(reply.array?.compactMap(\.integer) ?? [])
             }
             #expect(
-                answers == [
+                replies == [
                     [0, 2, 1, -1, 1000], [0, 2, 0, -1, 2000], [1, 2, 0, 1000, 2000], [1, 2, 0, -1, 2000], [0, 2, 0, -1, 2000],
                 ])
         }
@@ -79,12 +79,12 @@ struct RESPAPITests {
                 LimitDefinition(name: "trial", limit: 1, window: .seconds(600), isShadow: true),
             ])
         try await RESPTestAPI.with(services: [service]) { api in
-            let taken = try await api.send("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
-            #expect(taken.count == 6)
-            #expect(taken.last?.text == "tenant")
-            let refused = try await api.send("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
-            #expect(refused.first?.integer == 1)
-            #expect(refused.last?.text == "tenant")
+            let grant = try await api.send("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            #expect(grant.count == 6)
+            #expect(grant.last?.text == "tenant")
+            let refusal = try await api.send("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            #expect(refusal.first?.integer == 1)
+            #expect(refusal.last?.text == "tenant")
             #expect(try await api.send("LIMIT.PEEK", "search", "NAMED").array?.last?.text == "all")
             #expect(try await api.send("LIMIT.TAKE", "search").array?.count == 5)
             func names(_ words: String...) async throws -> [String] {
@@ -97,7 +97,7 @@ struct RESPAPITests {
     }
 
     @Test("A granted permit is reported once, and a second report is rejected")
-    func permit() async throws {
+    func grantedPermitIsReportedOnce() async throws {
         try await RESPTestAPI.with { api in
             let permit = try await api.send("PERMIT.ACQUIRE", "catalog", "COST", "2").array ?? []
             #expect(permit.first?.integer == 1)
@@ -165,18 +165,18 @@ struct RESPAPITests {
         ])
     func protocolErrors(bytes: String) async throws {
         try await RESPTestAPI.with { api in
-            let answer = try await api.exchange("PING\r\n" + bytes)
-            #expect(answer.hasPrefix("+PONG\r\n-ERR Protocol error"))
+            let replies = try await api.exchange("PING\r\n" + bytes)
+            #expect(replies.hasPrefix("+PONG\r\n-ERR Protocol error"))
             #expect(try await api.send("PING").text == "PONG")
         }
     }
 
     @Test("An HTTP request to this listener closes the connection silently, and nothing in its body runs")
-    func http() async throws {
+    func httpRequestClosesConnectionSilently() async throws {
         try await RESPTestAPI.with { api in
             let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\nLOCK.ACQUIRE stolen 30000\r\n"
-            let answer = try await api.exchange(request)
-            #expect(answer == "")
+            let replies = try await api.exchange(request)
+            #expect(replies == "")
             #expect(try await api.send("LOCK.INFO", "stolen") == .null)
         }
     }
@@ -191,14 +191,14 @@ struct RESPAPITests {
     }
 
     @Test("Ten thousand pipelined commands are answered in order")
-    func pipeline() async throws {
+    func tenThousandPipelinedCommandsAreAnsweredInOrder() async throws {
         try await RESPTestAPI.with { api in
             var bytes = ByteBuffer()
             for number in 0..<10_000 { bytes.writeString("ECHO \(number)\r\n") }
             bytes.writeString("QUIT\r\n")
-            let answer = try await RawConnection.exchange(port: api.port, bytes) { _ in false }
+            let replies = try await RawConnection.exchange(port: api.port, bytes) { _ in false }
             let expected = (0..<10_000).map { "$\("\($0)".utf8.count)\r\n\($0)\r\n" }.joined() + "+OK\r\n"
-            #expect(answer == expected)
+            #expect(replies == expected)
         }
     }
 
@@ -207,9 +207,9 @@ struct RESPAPITests {
         try await RESPTestAPI.with { api in
             let token = try await api.send("LOCK.ACQUIRE", "orders", "30000").array?.first?.text ?? ""
             let bytes = "LOCK.ACQUIRE orders 30000 WAIT 20000\r\nLOCK.RELEASE orders \(token)\r\nECHO last\r\nQUIT\r\n"
-            let answer = try await api.exchange(bytes)
-            #expect(answer.hasPrefix("*3\r\n"))
-            #expect(answer.hasSuffix(":1\r\n$4\r\nlast\r\n+OK\r\n"))
+            let replies = try await api.exchange(bytes)
+            #expect(replies.hasPrefix("*3\r\n"))
+            #expect(replies.hasSuffix(":1\r\n$4\r\nlast\r\n+OK\r\n"))
         }
     }
 
@@ -219,11 +219,13 @@ struct RESPAPITests {
             let token = try await api.send("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
             var bytes = "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n"
             bytes += String(repeating: "PING\r\n", count: 3000) + "QUIT\r\n"
-            async let answer = api.exchange(bytes)
-            try await eventually(within: .seconds(10), "a call waits") { await api.coordinator.status.locksWaiting == 1 }
+            async let replies = api.exchange(bytes)
+            try await eventually(within: .seconds(10), "a call waits") {
+                await api.coordinator.status.lockWaiterCount == 1
+            }
             #expect(try await api.send("LOCK.RELEASE", "orders", token) == .integer(1))
-            let text = try await answer
-            #expect(text.split(separator: "+PONG\r\n", omittingEmptySubsequences: false).count == 3001)
+            let received = try await replies
+            #expect(received.split(separator: "+PONG\r\n", omittingEmptySubsequences: false).count == 3001)
         }
     }
 
@@ -232,19 +234,21 @@ struct RESPAPITests {
         try await RESPTestAPI.with { api in
             let token = try await api.send("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
             _ = try await api.exchange("PING\r\nLOCK.ACQUIRE orders 60000 WAIT 50000\r\n", until: "+PONG")
-            try await eventually(within: .seconds(10), "no call waits") { await api.coordinator.status.locksWaiting == 0 }
+            try await eventually(within: .seconds(10), "no call waits") {
+                await api.coordinator.status.lockWaiterCount == 0
+            }
             #expect(try await api.send("LOCK.RELEASE", "orders", token) == .integer(1))
             #expect(try await api.send("LOCK.INFO", "orders") == .null)
         }
     }
 
     @Test("RESP3 uses maps, and nil becomes null")
-    func resp3() async throws {
+    func resp3UsesMaps() async throws {
         try await RESPTestAPI.with { api in
-            let answer = try await api.exchange("HELLO 3\r\nLOCK.INFO nobody\r\nBREAKER.STATE catalog\r\nQUIT\r\n")
-            #expect(answer.hasPrefix("%7\r\n$6\r\nserver\r\n"))
-            #expect(answer.contains("\r\n_\r\n%17\r\n"))
-            #expect(answer.contains("failure_rate\r\n,0.0\r\n"))
+            let replies = try await api.exchange("HELLO 3\r\nLOCK.INFO nobody\r\nBREAKER.STATE catalog\r\nQUIT\r\n")
+            #expect(replies.hasPrefix("%7\r\n$6\r\nserver\r\n"))
+            #expect(replies.contains("\r\n_\r\n%17\r\n"))
+            #expect(replies.contains("failure_rate\r\n,0.0\r\n"))
         }
     }
 
@@ -269,7 +273,7 @@ struct RESPAPITests {
     }
 
     @Test("A subscriber receives every change")
-    func subscription() async throws {
+    func subscriberReceivesEveryChange() async throws {
         try await RESPTestAPI.with { api in
             // A change may be missed until the subscription is active, so it is repeated.
             let changes = Task {
@@ -278,14 +282,14 @@ struct RESPAPITests {
                     await Task.yield()
                 }
             }
-            let answer = try await api.exchange("SUBSCRIBE interlock:events\r\n", until: "\"state\":\"open\"")
+            let replies = try await api.exchange("SUBSCRIBE interlock:events\r\n", until: "\"state\":\"open\"")
             changes.cancel()
-            #expect(answer.hasPrefix("*3\r\n$9\r\nsubscribe\r\n"))
+            #expect(replies.hasPrefix("*3\r\n$9\r\nsubscribe\r\n"))
         }
     }
 
     @Test("The listener stops reading from a client that never reads, and others continue")
-    func clientThatNeverReads() async throws {
+    func stalledClientDelaysNoOthers() async throws {
         try await RESPTestAPI.with { api in
             // Other commands are answered while the first client leaves tens of thousands of replies unread.
             async let slowReader = RawConnection.exchange(
@@ -297,11 +301,13 @@ struct RESPAPITests {
     }
 
     @Test("A shutdown answers waiting calls and closes connections, and holders keep their leases")
-    func shutdown() async throws {
+    func shutdownAnswersWaitingCalls() async throws {
         try await RESPTestAPI.with { api in
             _ = try await api.send("LOCK.ACQUIRE", "orders", "60000")
             async let waiting = api.exchange("LOCK.ACQUIRE orders 60000 WAIT 50000\r\n")
-            try await eventually(within: .seconds(10), "a call waits") { await api.coordinator.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(10), "a call waits") {
+                await api.coordinator.status.lockWaiterCount == 1
+            }
             await api.shutDown()
             #expect(try await waiting.hasPrefix("-UNAVAILABLE"))
             let redis = RedisClient(configuration: api.redis.configuration)

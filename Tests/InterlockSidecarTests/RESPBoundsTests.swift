@@ -27,41 +27,41 @@ struct RESPBoundsTests {
         text.split(separator: part, omittingEmptySubsequences: false).count - 1
     }
 
-    /// Collects the answers on a connection that stays open.
-    private final class Answers: ChannelInboundHandler {
+    /// Collects the replies on a connection that stays open.
+    private final class ReplyCollector: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
         private let end: String
         private let promise: EventLoopPromise<String>
-        private var text = ""
+        private var received = ""
 
-        /// - Parameter end: the suffix of the last answer.
+        /// Creates a handler that succeeds `promise` once the received text ends with `end`.
         init(until end: String, _ promise: EventLoopPromise<String>) {
             self.end = end
             self.promise = promise
         }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-            text += String(buffer: unwrapInboundIn(data))
-            if text.hasSuffix(end) { promise.succeed(text) }
+            received += String(buffer: unwrapInboundIn(data))
+            if received.hasSuffix(end) { promise.succeed(received) }
         }
 
         func channelInactive(context: ChannelHandlerContext) { promise.fail(ChannelError.ioOnClosedChannel) }
     }
 
-    /// Sends `commands` on a connection that stays open, and returns the connection and the answers.
+    /// Sends `commands` on a connection that stays open, and returns the connection and the replies.
     private static func sendKeepingOpen(at api: RESPTestAPI, _ commands: String) async throws -> (any Channel, String) {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
-        let answers = loop.makePromise(of: String.self)
+        let replies = loop.makePromise(of: String.self)
         let channel = try await ClientBootstrap(group: loop)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(Answers(until: "$4\r\ndone\r\n", answers))
+                    try channel.pipeline.syncOperations.addHandler(ReplyCollector(until: "$4\r\ndone\r\n", replies))
                 }
             }
             .connect(host: "127.0.0.1", port: api.port).get()
         try await channel.writeAndFlush(ByteBuffer(string: commands + "ECHO done\r\n"))
-        return (channel, try await answers.futureResult.get())
+        return (channel, try await replies.futureResult.get())
     }
 
     @Test("At most 1,024 commands are pending, and further ones start as replies are sent")
@@ -71,14 +71,14 @@ struct RESPBoundsTests {
             let redis = RedisClient(configuration: api.redis.configuration)
             try await redis.connect()
             let count = AnyCommand(["EVAL", "return #redis.call('KEYS', 'interlock:lock:{mine-*')", "0"])
-            async let answer = api.exchange(
+            async let replies = api.exchange(
                 "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n" + Self.acquires(3000, "mine") + "QUIT\r\n")
             try await eventually("all 1,023 replies but the waiting one arrive") { try await redis.send(count) == .integer(1023) }
             for _ in 0..<20 { try await Self.expectServed(by: api) }
             #expect(try await redis.send(count) == .integer(1023))
             #expect(try await api.send("LOCK.RELEASE", "orders", token) == .integer(1))
-            let granted = Self.count("*3\r\n", in: try await answer)
-            #expect(granted == 3001)
+            let grantCount = Self.count("*3\r\n", in: try await replies)
+            #expect(grantCount == 3001)
             await redis.close()
         }
     }
@@ -86,18 +86,18 @@ struct RESPBoundsTests {
     @Test("While Redis is busy, a connection may have 16 pending commands and one more each millisecond")
     func share() async throws {
         try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
-            let before = await api.coordinator.status.redisCommands
-            func sent() async -> Int64 { await api.coordinator.status.redisCommands - before }
+            let before = await api.coordinator.status.redisCommandCount
+            func commandCount() async -> Int64 { await api.coordinator.status.redisCommandCount - before }
             await api.redis.pause()
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             async let first = api.exchange(Self.acquires(500, "first") + "QUIT\r\n")
-            try await eventually("Redis is busy") { await sent() >= 64 }
+            try await eventually("Redis is busy") { await commandCount() >= 64 }
             async let second = api.exchange(Self.acquires(500, "second") + "QUIT\r\n")
-            try await eventually("commands of the second client are sent") { await sent() >= 64 + 16 }
+            try await eventually("commands of the second client are sent") { await commandCount() >= 64 + 16 }
             for _ in 0..<20 { #expect(try await api.send("PING").text == "PONG") }
-            let all = await sent()
+            let all = await commandCount()
             // The total includes the sidecar's heartbeats.
-            #expect(Double(all) < 64 + 16 + 10 + 2 * ((ContinuousClock.now - began) / .milliseconds(1)))
+            #expect(Double(all) < 64 + 16 + 10 + 2 * ((ContinuousClock.now - start) / .milliseconds(1)))
             await api.redis.resume()
             for text in [try await first, try await second] {
                 #expect(Self.count("*3\r\n", in: text) + Self.count("-UNAVAILABLE", in: text) == 500)
@@ -114,7 +114,7 @@ struct RESPBoundsTests {
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelOption(.autoRead, value: false)
                 .connect(unixDomainSocketPath: path).get()
-            // More than the socket buffers hold, but less than the listener may buffer.
+            // The replies exceed the socket buffers, but not what the listener may buffer.
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
             channel.writeAndFlush(ByteBuffer(string: String(repeating: echo, count: 40)), promise: nil)
             try await eventually("both clients are connected") { try await api.connections() == 2 }
@@ -130,9 +130,9 @@ struct RESPBoundsTests {
     func behindAnError() async throws {
         try await RESPTestAPI.with { api in
             let ignored = String(repeating: "LOCK.ACQUIRE ghost 60000\r\n", count: 100_000)
-            async let answer = api.exchange("*1\r\n:1\r\n" + ignored)
+            async let replies = api.exchange("*1\r\n:1\r\n" + ignored)
             for _ in 0..<20 { try await Self.expectServed(by: api) }
-            #expect(try await answer.hasPrefix("-ERR Protocol error"))
+            #expect(try await replies.hasPrefix("-ERR Protocol error"))
             #expect(try await api.send("LOCK.INFO", "ghost") == .null)
         }
     }
@@ -172,13 +172,13 @@ struct RESPBoundsTests {
         try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
             let (channel, _) = try await Self.sendKeepingOpen(at: api, Self.acquires(40, "mine", " LINKED"))
             await api.redis.pause()
-            func sent() async -> Int64 { await api.coordinator.status.redisCommands }
-            let before = await sent()
+            func commandCount() async -> Int64 { await api.coordinator.status.redisCommandCount }
+            let before = await commandCount()
             async let others = api.exchange(Self.acquires(64, "other") + "QUIT\r\n")
-            try await eventually("Redis is busy") { await sent() >= before + 64 }
-            let sentToOthers = await sent()
+            try await eventually("Redis is busy") { await commandCount() >= before + 64 }
+            let sentToOthers = await commandCount()
             try await channel.close()
-            try await eventually(within: .seconds(5), "the releases are sent") { await sent() >= sentToOthers + 40 }
+            try await eventually(within: .seconds(5), "the releases are sent") { await commandCount() >= sentToOthers + 40 }
             await api.redis.resume()
             _ = try await others
         }
@@ -199,7 +199,7 @@ struct RESPBoundsTests {
             }
             for isLinked in [true, false] {
                 let name = "one-more-\(isLinked)"
-                let request = try LockRequest(name: ResourceName(name), ttl: 60_000)
+                let request = try LockRequest(name: ResourceName(name), ttlMilliseconds: 60_000)
                 let lease = try #require(try await api.coordinator.acquireLock(request))
                 let followed = try? await api.coordinator.followLease(lease, isLinked: isLinked)
                 #expect((followed != nil) == (isLinked != areLinked))

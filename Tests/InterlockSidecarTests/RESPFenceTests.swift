@@ -9,8 +9,8 @@ struct RESPFenceTests {
     private static let modes = [[], ["SHARED"], ["PERMITS", "2"]]
 
     private static func acquire(_ options: [String] = [], at api: RESPTestAPI) async throws -> Int64 {
-        let granted = try await api.send(["LOCK.ACQUIRE", "orders", "60000", "OWNER", "me"] + options).array
-        return try #require(granted?[1].integer)
+        let grant = try await api.send(["LOCK.ACQUIRE", "orders", "60000", "OWNER", "me"] + options).array
+        return try #require(grant?[1].integer)
     }
 
     /// Returns the remaining time of the owner's lease, in milliseconds.
@@ -27,7 +27,7 @@ struct RESPFenceTests {
             let second = try await Self.acquire(options, at: api)
             #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
-            #expect(await api.coordinator.status.locksHeld == 1)
+            #expect(await api.coordinator.status.heldLockCount == 1)
             #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(second)") == .integer(1))
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders")) == nil)
         }
@@ -42,7 +42,7 @@ struct RESPFenceTests {
             let second = try await Self.acquire(options, at: api)
             #expect(try await api.send("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(first)") == .null)
             #expect(try await Self.timeLeft(at: api) <= 60_000)
-            #expect(await api.coordinator.status.locksHeld == 1)
+            #expect(await api.coordinator.status.heldLockCount == 1)
             #expect(try await api.send("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(second)").integer ?? 0 > 60_000)
             #expect(try await Self.timeLeft(at: api) > 60_000)
         }
@@ -54,8 +54,8 @@ struct RESPFenceTests {
             let first = try await Self.acquire(at: api)
             #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
             let start = ContinuousClock.now
-            let granted = try await api.send("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
-            #expect(granted?.count == 3)
+            let grant = try await api.send("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
+            #expect(grant?.count == 3)
             #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
             try await eventually("three times the ttl has passed") { ContinuousClock.now - start > .milliseconds(1800) }
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
@@ -63,7 +63,7 @@ struct RESPFenceTests {
     }
 
     @Test("An invalid fence and unknown options are rejected")
-    func refused() async throws {
+    func invalidFenceAndUnknownOptionsAreRejected() async throws {
         try await RESPTestAPI.with { api in
             for words in [["FENCE", "0"], ["FENCE", "x"], ["FENCE"], ["FENSE", "1"]] {
                 guard case .error(let release) = try await api.send(["LOCK.RELEASE", "orders", "me"] + words) else {
@@ -76,7 +76,7 @@ struct RESPFenceTests {
     }
 
     @Test("The error for an invalid ALSO count states the allowed range")
-    func also() async throws {
+    func errorForInvalidCountStatesAllowedRange() async throws {
         try await RESPTestAPI.with { api in
             guard case .error(let error) = try await api.send("LOCK.ACQUIRE", "a", "1000", "ALSO", "0", "b") else {
                 return #expect(Bool(false))

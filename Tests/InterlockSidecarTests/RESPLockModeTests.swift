@@ -10,16 +10,16 @@ struct RESPLockModeTests {
     // MARK: LINKED
 
     @Test("A linked lease outlives its ttl while its client is connected")
-    func extended() async throws {
+    func linkedLeaseOutlivesTTL() async throws {
         try await RESPTestAPI.with { api in
             let holder = try await RESPTestAPI.anotherClient(of: api)
-            let granted = try await holder.send(AnyCommand(["LOCK.ACQUIRE", "orders", "600", "LINKED"])).array
-            #expect(granted?.count == 3)
-            let began = ContinuousClock.now
+            let grant = try await holder.send(AnyCommand(["LOCK.ACQUIRE", "orders", "600", "LINKED"])).array
+            #expect(grant?.count == 3)
+            let start = ContinuousClock.now
             try await eventually("three times the ttl has passed") {
-                let refused = try await api.send("LOCK.ACQUIRE", "orders", "600")
-                #expect(refused == .null)
-                return ContinuousClock.now - began >= .milliseconds(3 * 600)
+                let refusal = try await api.send("LOCK.ACQUIRE", "orders", "600")
+                #expect(refusal == .null)
+                return ContinuousClock.now - start >= .milliseconds(3 * 600)
             }
             await holder.close()
             try await Self.waitUntilFree("orders", at: api)
@@ -27,13 +27,13 @@ struct RESPLockModeTests {
     }
 
     @Test("Linked leases are released however their client disconnects, and other leases stay", arguments: ["", "QUIT\r\n"])
-    func released(quit: String) async throws {
+    func everyDisconnectReleasesLinkedLeases(quit: String) async throws {
         try await RESPTestAPI.with { api in
             let commands =
                 "LOCK.ACQUIRE plain 600000\r\nLOCK.ACQUIRE orders 600000 LINKED\r\n"
                 + "LOCK.ACQUIRE a 600000 LINKED ALSO 1 b\r\nECHO taken\r\n"
-            let answer = try await api.exchange(commands + quit, until: quit.isEmpty ? "taken\r\n" : nil)
-            #expect(quit.isEmpty || answer.hasSuffix("+OK\r\n"))
+            let replies = try await api.exchange(commands + quit, until: quit.isEmpty ? "taken\r\n" : nil)
+            #expect(quit.isEmpty || replies.hasSuffix("+OK\r\n"))
             for name in ["orders", "a", "b"] { try await Self.waitUntilFree(name, at: api) }
             let holders = try await Self.information("holders", of: "plain", at: api)
             #expect(holders?.integer == 1)
@@ -43,10 +43,10 @@ struct RESPLockModeTests {
     @Test("A shutdown does not release a linked lease, but notifies its client and lets it expire")
     func sidecarShutsDown() async throws {
         try await RESPTestAPI.with { api in
-            async let answer = api.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
+            async let replies = api.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
             try await Self.waitUntilHeld("orders", at: api)
             await api.shutDown()
-            let pushed = try await answer
+            let pushed = try await replies
             #expect(pushed.hasSuffix(Self.push("orders", "shutdown")))
             let isStillHeld = try await Self.redis(of: api, "EXISTS", "interlock:lock:{orders}")
             #expect(isStillHeld == .integer(1))
@@ -59,9 +59,9 @@ struct RESPLockModeTests {
     @Test("A linked lease survives a connection that the sidecar closes, since its client may still work")
     func sidecarCloses() async throws {
         try await RESPTestAPI.with { api in
-            let answer = try await api.exchange("LOCK.ACQUIRE orders 3000 OWNER me LINKED\r\n*1\r\n+x\r\n")
-            #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
-            #expect(answer.contains("-ERR Protocol error"))
+            let replies = try await api.exchange("LOCK.ACQUIRE orders 3000 OWNER me LINKED\r\n*1\r\n+x\r\n")
+            #expect(replies.hasPrefix("*3\r\n$2\r\nme\r\n"))
+            #expect(replies.contains("-ERR Protocol error"))
             let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 1)
             try await Self.waitUntilFree("orders", at: api)
@@ -71,27 +71,27 @@ struct RESPLockModeTests {
     // MARK: Notifications
 
     @Test("RESP3 notifies a client on its connection when an operator breaks its lock", arguments: ["", " LINKED", " SHARED"])
-    func broken(options: String) async throws {
+    func brokenLockNotifiesRESP3Client(options: String) async throws {
         try await RESPTestAPI.with { api in
             try await Self.waitUntilSubscribed(api)
-            async let answer = Self.waitUntilPush(
+            async let replies = Self.waitUntilPush(
                 port: api.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
             try await api.redis.waitUntilTracking(1)
             let isBroken = try await api.send("LOCK.BREAK", "orders")
             #expect(isBroken == .integer(1))
-            let pushed = try await answer
+            let pushed = try await replies
             #expect(pushed.hasSuffix(Self.push("orders", "broken")))
         }
     }
 
     @Test("RESP3 notifies a client which of its locks was deleted by hand", arguments: ["", " LINKED"])
-    func deleted(options: String) async throws {
+    func deletedLockNotifiesRESP3Client(options: String) async throws {
         try await RESPTestAPI.with { api in
             let commands = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE other 600000 OWNER me\(options) ALSO 1 orders\r\n"
-            async let answer = Self.waitUntilPush(port: api.port, commands)
+            async let replies = Self.waitUntilPush(port: api.port, commands)
             try await Self.waitUntilHeld("orders", at: api)
             _ = try await Self.redis(of: api, "DEL", "interlock:lock:{orders}")
-            let pushed = try await answer
+            let pushed = try await replies
             #expect(pushed.hasSuffix(Self.push("orders", "deleted")))
         }
     }
@@ -133,18 +133,18 @@ struct RESPLockModeTests {
             try await Self.waitUntilHeld("orders", at: api)
             _ = try await api.send("LOCK.BREAK", "orders")
             // The call returns when the listener closes the connection.
-            let answer = try await closed
-            #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
+            let replies = try await closed
+            #expect(replies.hasPrefix("*3\r\n$2\r\nme\r\n"))
         }
     }
 
     @Test("A client requests loss notifications over RESP3")
-    func losses() async throws {
+    func clientRequestsLossNotificationsOverRESP3() async throws {
         try await RESPTestAPI.with { api in
-            let answer = try await api.exchange(
+            let replies = try await api.exchange(
                 "CLIENT LOSSES ON\r\nHELLO 3\r\nCLIENT LOSSES ON\r\nCLIENT LOSSES OFF\r\nCLIENT LOSSES\r\nQUIT\r\n")
-            #expect(answer.hasPrefix("-INVALID losses are reported only over RESP3"))
-            #expect(answer.contains("+OK\r\n+OK\r\n-ERR unknown CLIENT subcommand"))
+            #expect(replies.hasPrefix("-INVALID losses are reported only over RESP3"))
+            #expect(replies.contains("+OK\r\n+OK\r\n-ERR unknown CLIENT subcommand"))
         }
     }
 
@@ -168,7 +168,7 @@ struct RESPLockModeTests {
     }
 
     @Test("RESP2 sends a client only replies", arguments: ["", " SHARED"])
-    func resp2(options: String) async throws {
+    func resp2SendsClientOnlyReplies(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "LOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
             let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
@@ -188,15 +188,15 @@ struct RESPLockModeTests {
     // MARK: SHARED, PERMITS, ALSO
 
     @Test("Several readers share a lock, and a writer gets nil until the last reader releases it")
-    func shared() async throws {
+    func severalReadersShareLock() async throws {
         try await RESPTestAPI.with { api in
             var tokens: [String] = []
             var fences: [Int64] = []
             for _ in 0..<2 {
-                let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000", "SHARED").array ?? []
-                #expect(granted.count == 3)
-                tokens.append(granted.first?.text ?? "")
-                fences.append(granted.dropFirst().first?.integer ?? 0)
+                let grant = try await api.send("LOCK.ACQUIRE", "orders", "30000", "SHARED").array ?? []
+                #expect(grant.count == 3)
+                tokens.append(grant.first?.text ?? "")
+                fences.append(grant.dropFirst().first?.integer ?? 0)
             }
             #expect(Set(tokens).count == 2)
             #expect(fences[0] < fences[1])
@@ -205,27 +205,27 @@ struct RESPLockModeTests {
             let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 2)
             for token in tokens {
-                let refused = try await api.send("LOCK.ACQUIRE", "orders", "30000")
-                #expect(refused == .null)
+                let refusal = try await api.send("LOCK.ACQUIRE", "orders", "30000")
+                #expect(refusal == .null)
                 let valid = try await api.send("LOCK.RENEW", "orders", token, "60000").integer ?? 0
                 #expect(valid > 50_000)
-                let released = try await api.send("LOCK.RELEASE", "orders", token)
-                #expect(released == .integer(1))
+                let reply = try await api.send("LOCK.RELEASE", "orders", token)
+                #expect(reply == .integer(1))
             }
-            let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000").array
-            #expect(granted?.count == 3)
+            let grant = try await api.send("LOCK.ACQUIRE", "orders", "30000").array
+            #expect(grant?.count == 3)
         }
     }
 
     @Test("A semaphore has as many holders as slots, and excludes other modes")
-    func permits() async throws {
+    func semaphoreHasAsManyHoldersAsSlots() async throws {
         try await RESPTestAPI.with { api in
             for _ in 0..<2 {
-                let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2").array
-                #expect(granted?.count == 3)
+                let grant = try await api.send("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2").array
+                #expect(grant?.count == 3)
             }
-            let refused = try await api.send("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2")
-            #expect(refused == .null)
+            let refusal = try await api.send("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2")
+            #expect(refusal == .null)
             let label = try await Self.information("label", of: "orders", at: api)
             #expect(label?.text == "permits-2")
             let holders = try await Self.information("holders", of: "orders", at: api)
@@ -238,7 +238,7 @@ struct RESPLockModeTests {
     }
 
     @Test("Several locks are acquired together, with name, token, fence and validity in order")
-    func also() async throws {
+    func severalLocksAreAcquiredTogether() async throws {
         try await RESPTestAPI.with { api in
             let leases = try await api.send("LOCK.ACQUIRE", "b", "30000", "ALSO", "2", "c", "a").array ?? []
             #expect(leases.map { $0.array?.first?.text } == ["b", "c", "a"])
@@ -249,8 +249,8 @@ struct RESPLockModeTests {
                 #expect(token.hasPrefix("test/"))
                 #expect(parts[2].integer ?? 0 > 0)
                 #expect((1...30_000).contains(parts[3].integer ?? 0))
-                let released = try await api.send("LOCK.RELEASE", name, token)
-                #expect(released == .integer(1))
+                let reply = try await api.send("LOCK.RELEASE", name, token)
+                #expect(reply == .integer(1))
             }
         }
     }
@@ -259,8 +259,8 @@ struct RESPLockModeTests {
     func allOrNone() async throws {
         try await RESPTestAPI.with { api in
             _ = try await api.send("LOCK.ACQUIRE", "b", "30000")
-            let refused = try await api.send("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
-            #expect(refused == .null)
+            let refusal = try await api.send("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
+            #expect(refusal == .null)
             for name in ["a", "c"] { try await Self.waitUntilFree(name, at: api) }
         }
     }
@@ -269,30 +269,32 @@ struct RESPLockModeTests {
     func information() async throws {
         try await RESPTestAPI.with { api in
             let commands = "HELLO 3\r\nLOCK.ACQUIRE orders 30000 PERMITS 3\r\nLOCK.INFO orders\r\nQUIT\r\n"
-            let answer = try await api.exchange(commands)
-            #expect(answer.contains("%9\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
-            #expect(answer.contains("$7\r\nholders\r\n:1\r\n$7\r\nwaiters\r\n:0\r\n$4\r\nmode\r\n$7\r\npermits\r\n"))
-            #expect(answer.contains("$7\r\npermits\r\n:3\r\n$6\r\nleases\r\n*1\r\n%3\r\n$5\r\nlabel\r\n"))
-            #expect(answer.contains("$5\r\nqueue\r\n*0\r\n"))
+            let replies = try await api.exchange(commands)
+            #expect(replies.contains("%9\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
+            #expect(replies.contains("$7\r\nholders\r\n:1\r\n$7\r\nwaiters\r\n:0\r\n$4\r\nmode\r\n$7\r\npermits\r\n"))
+            #expect(replies.contains("$7\r\npermits\r\n:3\r\n$6\r\nleases\r\n*1\r\n%3\r\n$5\r\nlabel\r\n"))
+            #expect(replies.contains("$5\r\nqueue\r\n*0\r\n"))
         }
     }
 
     @Test("LOCK.INFO lists the sidecars with waiters, and LOCK.GRANTS the outcome of recent grants")
     func queueAndGrants() async throws {
         try await RESPTestAPI.with { api in
-            let held = try #require(try await api.send("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
+            let token = try #require(try await api.send("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
             let waiting = Task {
                 try await api.coordinator.acquireLock(
-                    LockRequest(name: try ResourceName("orders"), ttl: 30_000, wait: 60_000, label: "b"))
+                    LockRequest(
+                        name: try ResourceName("orders"), ttlMilliseconds: 30_000, waitMilliseconds: 60_000, label: "b")
+                )
             }
-            try await eventually("the call waits") { await api.coordinator.status.locksWaiting == 1 }
+            try await eventually("the call waits") { await api.coordinator.status.lockWaiterCount == 1 }
             let queue = try #require(try await api.send("LOCK.INFO", "orders").array?.last?.array)
             #expect(
                 queue.map { $0.array?.map { $0.text ?? "\($0.integer ?? -1)" } } == [
                     ["sidecar", api.coordinator.id, "waiters", "1"]
                 ])
-            _ = try await api.send("LOCK.RELEASE", "orders", held)
-            let granted = try await waiting.value
+            _ = try await api.send("LOCK.RELEASE", "orders", token)
+            let grant = try await waiting.value
             let grants = try #require(try await api.send("LOCK.GRANTS", "orders").array)
             let fields = grants.map { $0.array?.map { $0.text ?? $0.integer.map { "\($0)" } ?? "nil" } ?? [] }
             #expect(
@@ -301,7 +303,7 @@ struct RESPLockModeTests {
                         repeating: ["name", "label", "mode", "permits", "fence", "granted_ms", "waited_ms", "ended_ms", "end"],
                         count: 2))
             #expect(fields[0][1...].starts(with: ["orders", "label", "b", "mode", "exclusive", "permits", "nil", "fence"]))
-            #expect(fields[0][9] == "\(granted?.fence ?? 0)")
+            #expect(fields[0][9] == "\(grant?.fence ?? 0)")
             #expect(fields[0].suffix(3) == ["nil", "end", "nil"])
             #expect(fields[1].suffix(2) == ["end", "released"])
             #expect(try await api.send("LOCK.GRANTS", "nobody").array?.isEmpty == true)
@@ -309,7 +311,7 @@ struct RESPLockModeTests {
     }
 
     @Test("LOCK.INFO shows each holder's label, fence, time and mode")
-    func holders() async throws {
+    func lockInfoShowsEachHolder() async throws {
         try await RESPTestAPI.with { api in
             for owner in ["a", "b"] {
                 _ = try await api.send("LOCK.ACQUIRE", "places", owner == "a" ? "60000" : "30000", "PERMITS", "3", "LABEL", owner)
@@ -401,7 +403,7 @@ extension RESPLockModeTests {
     }
 
     private static func waitUntilPassed(_ duration: Duration) async throws {
-        let began = ContinuousClock.now
-        try await eventually("\(duration) have passed") { ContinuousClock.now - began >= duration }
+        let start = ContinuousClock.now
+        try await eventually("\(duration) have passed") { ContinuousClock.now - start >= duration }
     }
 }

@@ -9,13 +9,13 @@ struct RESPPermitTests {
     private static let service = ServiceDefinition(
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))], concurrency: 1)
 
-    private static func waiting(_ expected: Int, at api: RESPTestAPI) async throws {
+    private static func waitUntilWaiting(_ expected: Int, at api: RESPTestAPI) async throws {
         try await eventually(within: .seconds(10), "\(expected) calls wait for a slot") {
             try await api.send("INFO").text?.contains("permits_waiting:\(expected)\r\n") == true
         }
     }
 
-    @Test("A full bulkhead answers busy, with a time to retry")
+    @Test("With all slots in use, a permit is refused as busy, with a time to retry")
     func busy() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
             let permit = try await api.send("PERMIT.ACQUIRE", "catalog").array ?? []
@@ -36,10 +36,10 @@ struct RESPPermitTests {
             let client = RedisClient(configuration: address)
             try await client.connect()
             let waiter = Task { try? await client.send(AnyCommand(["PERMIT.ACQUIRE", "catalog", "WAIT", "50000"])) }
-            try await Self.waiting(1, at: api)
+            try await Self.waitUntilWaiting(1, at: api)
             await client.close()
             _ = await waiter.value
-            try await Self.waiting(0, at: api)
+            try await Self.waitUntilWaiting(0, at: api)
         }
     }
 }

@@ -13,7 +13,7 @@ import Testing
 @Suite("RESP API: the protocol")
 struct RESPProtocolTests {
     @Test("ECHO and PING return bytes unchanged, including those that are not text")
-    func bytes() async throws {
+    func echoAndPingReturnBytesUnchanged() async throws {
         try await RESPTestAPI.with { api async throws in
             let bytes: [UInt8] = [0xFF, 0x00, 0xC3, 0x28, 0x0D, 0x0A]
             #expect(try await api.client.send(ByteCommand(name: "ECHO", argument: bytes)) == .bulk(bytes))
@@ -26,12 +26,12 @@ struct RESPProtocolTests {
         arguments: [["SET", "orders", "x", "NX", "PX", "30000"], ["set", "a", "b"], ["SETNX", "a", "b"]])
     func locksOfRedis(words: [String]) async throws {
         try await RESPTestAPI.with { api in
-            let text = "ERR unknown command '\(words[0])'; to acquire a lock, use LOCK.ACQUIRE"
+            let message = "ERR unknown command '\(words[0])'; to acquire a lock, use LOCK.ACQUIRE"
             guard case .error(let error) = try await api.send(words) else {
                 Issue.record("the reply is not an error")
                 return
             }
-            #expect(error.message == text)
+            #expect(error.message == message)
         }
     }
 
@@ -51,7 +51,7 @@ struct RESPProtocolTests {
                 "INVALID no domain \"egde\" is configured; did you mean edge?"
             ),
         ])
-    func suggestions(words: [String], text: String) async throws {
+    func errorSuggestsClosestName(words: [String], text: String) async throws {
         var domains = DomainSettings()
         domains.definitions = [RateLimitDomain(name: "edge", rules: [])]
         try await RESPTestAPI.with(domains: domains) { api in
@@ -64,7 +64,7 @@ struct RESPProtocolTests {
     }
 
     @Test("COMMAND answers its subcommands in the format of Redis 7")
-    func commands() async throws {
+    func commandAnswersSubcommandsInFormatOfRedis7() async throws {
         try await RESPTestAPI.with { api in
             let all = try await api.send("COMMAND").array ?? []
             #expect(all.allSatisfy { $0.array?.count == 10 })
@@ -97,7 +97,7 @@ struct RESPProtocolTests {
     }
 
     @Test("A subscriber that does not read is disconnected, and buffers at most 4 MiB")
-    func subscriberThatDoesNotRead() async throws {
+    func stalledSubscriberIsDisconnected() async throws {
         // The client must be dropped for the amount of unread data, not for the time since its last read.
         try await RESPTestAPI.with(stallTimeout: .seconds(600)) { api in
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -114,7 +114,7 @@ struct RESPProtocolTests {
                 }
                 pipeline.writeString("ECHO done\r\n")
                 _ = try await RawConnection.exchange(port: api.port, pipeline) { $0.contains("$4\r\ndone\r\n") }
-                if await api.coordinator.status.redisCommands > 0, try await api.connections() == 1 { break }
+                if await api.coordinator.status.redisCommandCount > 0, try await api.connections() == 1 { break }
             }
             let count = try await api.connections()
             #expect(count == 1)
@@ -123,17 +123,17 @@ struct RESPProtocolTests {
     }
 
     @Test("UNSUBSCRIBE from another channel, which some clients use as a ping, keeps the subscription")
-    func unsubscribeFromAnother() async throws {
+    func otherUnsubscribeKeepsSubscription() async throws {
         try await RESPTestAPI.with { api in
-            let answer = try await api.exchange(
+            let replies = try await api.exchange(
                 "HELLO 3\r\nSUBSCRIBE interlock:events\r\nUNSUBSCRIBE other\r\nUNSUBSCRIBE\r\nQUIT\r\n")
-            #expect(answer.contains(">3\r\n$11\r\nunsubscribe\r\n$5\r\nother\r\n:1\r\n"))
-            #expect(answer.contains("$16\r\ninterlock:events\r\n:0\r\n"))
+            #expect(replies.contains(">3\r\n$11\r\nunsubscribe\r\n$5\r\nother\r\n:1\r\n"))
+            #expect(replies.contains("$16\r\ninterlock:events\r\n:0\r\n"))
         }
     }
 
     @Test("RESET aborts the transaction")
-    func reset() async throws {
+    func resetAbortsTransaction() async throws {
         try await RESPTestAPI.with { api async throws in
             #expect(try await api.send("MULTI").text == "OK")
             #expect(try await api.send("RESET").text == "RESET")
@@ -153,7 +153,7 @@ struct RESPProtocolTests {
     }
 
     @Test("INFO reports the role of a primary, which clients such as valkey-glide request first")
-    func role() async throws {
+    func infoReportsPrimaryRole() async throws {
         try await RESPTestAPI.with { api in
             let report = try await api.send("INFO", "REPLICATION").text ?? ""
             #expect(report.split(separator: "\r\n").contains("role:master"))
@@ -238,7 +238,7 @@ struct RESPProtocolTests {
     }
 
     @Test("The Unix socket accepts clients when all other slots are in use")
-    func slots() async throws {
+    func unixSocketHasReservedSlots() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let path = "\(folder.path)/resp.sock"
@@ -258,7 +258,7 @@ struct RESPProtocolTests {
         try await RESPTestAPI.with { api in
             try await api.send("LOCK.ACQUIRE", "orders", "30000")
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
-            // More than all buffers hold, so the listener can read everything only once replies need not be kept.
+            // The replies exceed all buffers, so the listener can read everything only once it need not keep replies.
             let bytes = "LOCK.ACQUIRE orders 1000 WAIT 2000\r\n" + String(repeating: echo, count: 600) + "QUIT\r\n"
             let order = EventLog()
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)

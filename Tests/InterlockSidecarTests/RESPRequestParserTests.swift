@@ -30,7 +30,7 @@ struct RESPRequestParserTests {
             ("  PING\thi \n", ["PING", "hi"]),
             ("*1\r\n$0\r\n\r\n", [""]), ("*1\r\n$4\r\na\r\nb\r\n", ["a\r\nb"]),
         ])
-    func commands(text: String, words: [String]) {
+    func commandIsReadAsArrayOrInline(text: String, words: [String]) {
         let (outcome, read) = parse(text)
         #expect(outcome == .command(consumed: text.utf8.count))
         #expect(read == words)
@@ -46,7 +46,7 @@ struct RESPRequestParserTests {
             ("\"\"", [""]),
             (#"ECHO 'a"b' "c'd""#, ["ECHO", #"a"b"#, "c'd"]),
         ])
-    func quotes(line: String, words: [String]) {
+    func inlineCommandIsSplitAsInRedis(line: String, words: [String]) {
         let (outcome, read) = parse(line + "\r\n")
         #expect(outcome == .command(consumed: line.utf8.count + 2))
         #expect(read == words)
@@ -55,20 +55,20 @@ struct RESPRequestParserTests {
     @Test(
         "An unclosed or misplaced quote is rejected",
         arguments: [#"ECHO "a"#, "ECHO 'a", #"ECHO "a"b"#, "ECHO 'a'b", #"ECHO "a\"#, #"ECHO "a\""#, #"ECHO a""#])
-    func unbalanced(line: String) {
+    func unclosedOrMisplacedQuoteIsRejected(line: String) {
         #expect(parse(line + "\r\n").0 == .malformed("unbalanced quotes in request"))
     }
 
     @Test("A command split anywhere is incomplete until its last byte")
-    func splits() {
-        let text = "*3\r\n$12\r\nLOCK.ACQUIRE\r\n$6\r\norders\r\n$5\r\n30000\r\n"
-        for length in 0..<text.utf8.count {
-            #expect(parse(String(decoding: text.utf8.prefix(length), as: UTF8.self)).0 == .incomplete, "after \(length) bytes")
+    func splitCommandIsIncompleteUntilLastByte() {
+        let command = "*3\r\n$12\r\nLOCK.ACQUIRE\r\n$6\r\norders\r\n$5\r\n30000\r\n"
+        for length in 0..<command.utf8.count {
+            #expect(parse(String(decoding: command.utf8.prefix(length), as: UTF8.self)).0 == .incomplete, "after \(length) bytes")
         }
     }
 
     @Test("Empty lines and arrays are skipped", arguments: ["\r\n", "\n", "   \r\n", "*0\r\n", "*-1\r\n"])
-    func empty(text: String) {
+    func emptyLinesAndArraysAreSkipped(text: String) {
         #expect(parse(text).0 == .empty(consumed: text.utf8.count))
     }
 
@@ -84,7 +84,7 @@ struct RESPRequestParserTests {
     }
 
     @Test("Lines and whole commands have maximum lengths")
-    func bounds() {
+    func linesAndWholeCommandsHaveMaximumLengths() {
         #expect(isMalformed(String(repeating: "x", count: RESPRequestParser.maximumLineLength + 2)))
         let bulk = "$65536\r\n" + String(repeating: "x", count: 65536) + "\r\n"
         #expect(isMalformed("*17\r\n" + String(repeating: bulk, count: 17)))
@@ -92,7 +92,7 @@ struct RESPRequestParserTests {
 
     @Test(
         "A line of HTTP is recognized", arguments: ["GET / HTTP/1.1\r\n", "post /x", "Host: a\r\n", "OPTIONS "])
-    func http(text: String) {
+    func lineOfHTTPIsRecognized(text: String) {
         #expect(parse(text).0 == .http)
     }
 
@@ -113,7 +113,7 @@ struct RESPRequestParserTests {
             ("9223372036854775808", nil), ("1.5", nil), ("", nil), ("-", nil), ("1x", nil), (" 1", nil), ("+1", nil),
             ("99999999999999999999999", nil),
         ])
-    func numbers(text: String, value: Int64?) {
+    func numbersAreParsedCompletelyOrRejected(text: String, value: Int64?) {
         let bytes = Array(text.utf8)
         bytes.withUnsafeBytes { bytes in
             #expect(RESPRequest(bytes: bytes, arguments: [0..<bytes.count]).integer(0) == value)
@@ -121,7 +121,7 @@ struct RESPRequestParserTests {
     }
 
     @Test("Command names ignore case, and a longer name matches no shorter one")
-    func names() {
+    func commandNamesIgnoreCase() {
         let table = RESPCommandTable()
         #expect(table[CommandKey("lock.acquire")]?.command == .lockAcquire)
         #expect(table[CommandKey("Lock.Acquire")]?.command == .lockAcquire)

@@ -10,10 +10,10 @@ struct RESPRetryTests {
     func ownerAsksAgain(options: String, greeting: String) async throws {
         try await RESPTestAPI.with { api in
             let acquire = "LOCK.ACQUIRE orders 30000 OWNER me\(options)\r\n"
-            let answer = try await api.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", until: "done\r\n")
+            let replies = try await api.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", until: "done\r\n")
             // Each reply contains the token, not nil.
-            #expect(answer.split(separator: "$2\r\nme\r\n", omittingEmptySubsequences: false).count == 4, "\(answer)")
-            #expect(answer.contains("$4\r\ndone\r\n"))
+            #expect(replies.split(separator: "$2\r\nme\r\n", omittingEmptySubsequences: false).count == 4, "\(replies)")
+            #expect(replies.contains("$4\r\ndone\r\n"))
         }
     }
 
@@ -38,25 +38,25 @@ struct RESPRetryTests {
     func everyCommandTwice(version: Int) async throws {
         try await RESPTestAPI.with { api in
             for call in Self.calls {
-                let answer = try await api.exchange(
+                let replies = try await api.exchange(
                     "HELLO \(version)\r\n\(call)\r\n\(call)\r\nECHO done\r\n", until: "$4\r\ndone\r\n")
                 // Over RESP3, pushes about leases may arrive at any time.
-                #expect(answer.contains("$4\r\ndone\r\n"), "\(call): \(answer)")
+                #expect(replies.contains("$4\r\ndone\r\n"), "\(call): \(replies)")
             }
             // Breaking a linked lease closes the connection of a RESP2 client.
             let all = Self.calls.filter {
                 !$0.hasPrefix("HELLO") && $0 != "RESET" && (version == 3 || $0 != "LOCK.BREAK three")
             }
             let twice = all.map { "\($0)\r\n\($0)\r\n" }.joined()
-            let answer = try await api.exchange(
+            let replies = try await api.exchange(
                 "HELLO \(version)\r\n\(twice)ECHO done\r\n", until: "$4\r\ndone\r\n")
-            #expect(answer.contains("$4\r\ndone\r\n"))
+            #expect(replies.contains("$4\r\ndone\r\n"))
             #expect(try await api.send("PING").text == "PONG")
         }
     }
 
     @Test("The commands sent twice include every command with one reply")
-    func complete() {
+    func commandsSentTwiceIncludeEveryCommandWithOneReply() {
         let sent = Set(Self.calls.compactMap { $0.split(separator: " ").first.map(String.init) })
         let others: Set = ["AUTH", "QUIT", "SUBSCRIBE", "UNSUBSCRIBE"]
         #expect(Set(RESPCommandTable().all.map(\.name)).subtracting(others) == sent)

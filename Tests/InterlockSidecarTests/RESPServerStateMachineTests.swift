@@ -25,9 +25,9 @@ struct RESPServerStateMachineTests {
     }
 
     /// Answers the first command.
-    private static func answer(_ machine: inout Machine, input: Int = 0) -> Machine.Action {
+    private static func replyToFirstCommand(_ machine: inout Machine, inputLength: Int = 0) -> Machine.Action {
         machine.replies.removeFirst()
-        return machine.written(10, input: input, mayWrite: true)
+        return machine.outputAppended(10, inputLength: inputLength, mayWrite: true)
     }
 
     // MARK: Limits
@@ -37,43 +37,43 @@ struct RESPServerStateMachineTests {
         var machine = Machine(.plain)
         Self.take(Machine.maximumPipeline, &machine)
         #expect(machine.nextCommand(isRedisBusy: false) == .none)
-        #expect(machine.readRequested(input: 100, isRedisBusy: false) == .none)
-        #expect(machine.resume(input: 100, isRedisBusy: false) == .none)
-        #expect(Self.answer(&machine, input: 100) == .planFlush)
+        #expect(machine.readRequested(inputLength: 100, isRedisBusy: false) == .none)
+        #expect(machine.resume(inputLength: 100, isRedisBusy: false) == .none)
+        #expect(Self.replyToFirstCommand(&machine, inputLength: 100) == .scheduleFlush)
         #expect(machine.flush() == .write)
-        #expect(machine.resume(input: 100, isRedisBusy: false) == .take)
+        #expect(machine.resume(inputLength: 100, isRedisBusy: false) == .take)
         Self.take(1, &machine)
         #expect(machine.resumeReading(isRedisBusy: false) == .none)
-        #expect(Self.answer(&machine) == .planFlush)
-        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
-        #expect(machine.resume(input: 0, isRedisBusy: false) == .none)
+        #expect(Self.replyToFirstCommand(&machine) == .scheduleFlush)
+        #expect(machine.resume(inputLength: 0, isRedisBusy: false) == .read)
+        #expect(machine.resume(inputLength: 0, isRedisBusy: false) == .none)
     }
 
     @Test("A megabyte of replies that wait for an earlier one pauses reading")
     func keptReplies() {
         var machine = Machine(.plain)
         let tags = Self.take(2, &machine)
-        machine.replies.keep(Self.reply(Machine.maximumWaiting), for: tags[1])
+        machine.replies.hold(Self.reply(Machine.maximumWaiting), for: tags[1])
         #expect(machine.nextCommand(isRedisBusy: false) == .none)
-        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .none)
+        #expect(machine.readRequested(inputLength: 0, isRedisBusy: false) == .none)
         machine.replies.removeFirst()
         #expect(machine.replies.popReady() != nil)
-        #expect(machine.written(10, input: 0, mayWrite: true) == .planFlush)
+        #expect(machine.outputAppended(10, inputLength: 0, mayWrite: true) == .scheduleFlush)
         #expect(machine.flush() == .write)
-        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
+        #expect(machine.resume(inputLength: 0, isRedisBusy: false) == .read)
     }
 
     @Test("While Redis is busy, 17 commands may be pending, and one more each interval")
     func extraCommand() {
         var machine = Machine(.plain)
         Self.take(Machine.maximumPendingWhileBusy + 1, &machine, isRedisBusy: true)
-        #expect(machine.nextCommand(isRedisBusy: true) == .planExtraCommand)
+        #expect(machine.nextCommand(isRedisBusy: true) == .scheduleExtraCommand)
         #expect(machine.nextCommand(isRedisBusy: true) == .none)
-        #expect(machine.readRequested(input: 0, isRedisBusy: true) == .none)
+        #expect(machine.readRequested(inputLength: 0, isRedisBusy: true) == .none)
         #expect(machine.extraCommandGranted() == .resume)
-        #expect(machine.resume(input: 0, isRedisBusy: true) == .read)
+        #expect(machine.resume(inputLength: 0, isRedisBusy: true) == .read)
         Self.take(1, &machine, isRedisBusy: true)
-        #expect(machine.nextCommand(isRedisBusy: true) == .planExtraCommand)
+        #expect(machine.nextCommand(isRedisBusy: true) == .scheduleExtraCommand)
         #expect(machine.nextCommand(isRedisBusy: false) == .take)
     }
 
@@ -84,25 +84,25 @@ struct RESPServerStateMachineTests {
         #expect(machine.awaitSlice() == .awaitSlice)
         #expect(machine.awaitSlice() == .none)
         #expect(machine.bytesReceived() == .none)
-        #expect(machine.readRequested(input: ConnectionSlices.readAhead - 1, isRedisBusy: false) == .read)
-        #expect(machine.readRequested(input: ConnectionSlices.readAhead, isRedisBusy: false) == .none)
-        #expect(machine.resume(input: ConnectionSlices.readAhead, isRedisBusy: false) == .none)
+        #expect(machine.readRequested(inputLength: ConnectionSlices.readAhead - 1, isRedisBusy: false) == .read)
+        #expect(machine.readRequested(inputLength: ConnectionSlices.readAhead, isRedisBusy: false) == .none)
+        #expect(machine.resume(inputLength: ConnectionSlices.readAhead, isRedisBusy: false) == .none)
         #expect(machine.sliceGranted() == .take)
         Self.take(1, &machine)
         #expect(machine.sliceUsed() == .write)
-        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
+        #expect(machine.resume(inputLength: 0, isRedisBusy: false) == .read)
     }
 
     // MARK: Replies
 
     @Test("Replies are sent in the order of their commands, each once")
-    func order() {
+    func repliesAreSentInCommandOrder() {
         var queue = RESPReplyQueue()
         let tags = (0..<4).map { _ in queue.append() }
         let (second, third) = (Self.reply(2), Self.reply(3))
         #expect(queue.position(of: tags[2]) == .later)
-        queue.keep(third, for: tags[2])
-        queue.keep(second, for: tags[1])
+        queue.hold(third, for: tags[2])
+        queue.hold(second, for: tags[1])
         #expect(queue.popReady() == nil)
         #expect(queue.position(of: tags[2]) == .answered)
         #expect(queue.waitingBytes == second.count + third.count)
@@ -116,50 +116,50 @@ struct RESPServerStateMachineTests {
     }
 
     @Test("A reply is written immediately if nothing else is pending, and otherwise at the end of the tick")
-    func written() {
+    func loneReplyIsWrittenImmediately() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
-        #expect(Self.answer(&machine) == .planFlush)
-        #expect(Self.answer(&machine) == .write)
+        #expect(Self.replyToFirstCommand(&machine) == .scheduleFlush)
+        #expect(Self.replyToFirstCommand(&machine) == .write)
         Self.take(1, &machine)
         machine.sliceBegins()
-        #expect(Self.answer(&machine) == .none)
+        #expect(Self.replyToFirstCommand(&machine) == .none)
     }
 
     @Test("A client that does not read is watched, and disconnected once 4 MiB are unread")
-    func stalled() {
+    func unreadRepliesDisconnectClient() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
         #expect(machine.writabilityChanged(false) == .watchStall)
         #expect(machine.nextCommand(isRedisBusy: false) == .none)
-        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .none)
-        #expect(Self.answer(&machine) == .none)
+        #expect(machine.readRequested(inputLength: 0, isRedisBusy: false) == .none)
+        #expect(Self.replyToFirstCommand(&machine) == .none)
         #expect(machine.writabilityChanged(true) == .write)
-        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
+        #expect(machine.resume(inputLength: 0, isRedisBusy: false) == .read)
         #expect(machine.writabilityChanged(false) == .watchStall)
-        #expect(machine.written(Machine.maximumOutput, input: 0, mayWrite: true) == .none)
-        #expect(machine.written(Machine.maximumOutput + 1, input: 0, mayWrite: true) == .drop)
+        #expect(machine.outputAppended(Machine.maximumOutput, inputLength: 0, mayWrite: true) == .none)
+        #expect(machine.outputAppended(Machine.maximumOutput + 1, inputLength: 0, mayWrite: true) == .drop)
         #expect(machine.endedBy == .sidecar)
-        #expect(machine.written(10, input: 0, mayWrite: true) == .discard)
+        #expect(machine.outputAppended(10, inputLength: 0, mayWrite: true) == .discard)
         #expect(machine.flush() == .none)
     }
 
     // MARK: The end
 
     @Test("A client that quits during a read is answered when the read completes, and nothing follows")
-    func quit() {
+    func clientQuittingDuringReadIsAnswered() {
         var machine = Machine(.plain)
         machine.sliceBegins()
         _ = machine.commandParsed()
-        #expect(Self.answer(&machine) == .none)
-        #expect(machine.closeAfterReplies(endedBy: .client) == .planFlush)
+        #expect(Self.replyToFirstCommand(&machine) == .none)
+        #expect(machine.closeAfterReplies(endedBy: .client) == .scheduleFlush)
         #expect(machine.nextCommand(isRedisBusy: false) == .none)
         machine.sliceEnds()
         #expect(machine.isClosing)
         #expect(machine.flush() == .writeAndClose)
         #expect(machine.flush() == .none)
-        #expect(machine.written(10, input: 0, mayWrite: true) == .discard)
-        #expect(machine.closed(input: 0) == .end)
+        #expect(machine.outputAppended(10, inputLength: 0, mayWrite: true) == .discard)
+        #expect(machine.channelClosed(inputLength: 0) == .end)
         #expect(machine.endedBy == .client)
     }
 
@@ -167,30 +167,30 @@ struct RESPServerStateMachineTests {
     func shutsDown() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
-        #expect(machine.closeAfterReplies(endedBy: .sidecar) == .planFlush)
+        #expect(machine.closeAfterReplies(endedBy: .sidecar) == .scheduleFlush)
         #expect(machine.flush() == .write)
         #expect(machine.bytesReceived() == .discard)
-        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planExtraCommand)
+        #expect(machine.readRequested(inputLength: 0, isRedisBusy: false) == .scheduleExtraCommand)
         #expect(machine.extraCommandGranted() == .read)
-        #expect(Self.answer(&machine) == .planFlush)
+        #expect(Self.replyToFirstCommand(&machine) == .scheduleFlush)
         #expect(machine.writabilityChanged(false) == .watchStall)
-        #expect(Self.answer(&machine) == .none)
+        #expect(Self.replyToFirstCommand(&machine) == .none)
         #expect(machine.writabilityChanged(true) == .writeAndClose)
     }
 
     @Test("Malformed bytes are answered after the earlier replies, and the connection lingers", arguments: [true, false])
-    func malformed(isPlain: Bool) {
+    func malformedBytesAreAnsweredLast(isPlain: Bool) {
         var machine = Machine(isPlain ? .plain : .tls)
         Self.take(1, &machine)
         let tag = machine.refuse()
         #expect(machine.replies.position(of: tag) == .later)
         #expect(machine.bytesReceived() == .discard)
         #expect(machine.flush() == .write)
-        #expect(Self.answer(&machine) == .planFlush)
-        #expect(Self.answer(&machine) == .none)
+        #expect(Self.replyToFirstCommand(&machine) == .scheduleFlush)
+        #expect(Self.replyToFirstCommand(&machine) == .none)
         #expect(machine.flush() == (isPlain ? .writeAndLinger : .writeAndClose))
-        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planExtraCommand)
-        #expect(machine.inputEnded(input: 0) == .close)
+        #expect(machine.readRequested(inputLength: 0, isRedisBusy: false) == .scheduleExtraCommand)
+        #expect(machine.inputEnded(inputLength: 0) == .close)
     }
 
     @Test("Commands that wait for a slice run before a lost lease closes the connection")
@@ -203,26 +203,26 @@ struct RESPServerStateMachineTests {
         Self.take(3, &machine)
         #expect(machine.sliceUsed() == .close)
         #expect(machine.endedBy == .sidecar)
-        #expect(machine.closed(input: 0) == .end)
+        #expect(machine.channelClosed(inputLength: 0) == .end)
     }
 
     @Test("A lost lease closes the connection after the replies written so far")
     func lostLease() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
-        #expect(Self.answer(&machine) == .planFlush)
+        #expect(Self.replyToFirstCommand(&machine) == .scheduleFlush)
         #expect(machine.closeAfterOutput() == .writeAndClose)
-        #expect(Self.answer(&machine) == .discard)
+        #expect(Self.replyToFirstCommand(&machine) == .discard)
         #expect(machine.closeAfterOutput() == .none)
     }
 
     @Test("A revoked key cancels the calls, and commands that wait for a slice are not run")
-    func revoked() {
+    func revokedKeyCancelsCalls() {
         var machine = Machine(.plain)
         let tags = Self.take(3, &machine)
-        machine.replies.note(.lock(7), for: tags[0])
-        machine.replies.note(.permit(8), for: tags[2])
-        machine.replies.keep(Self.reply(1), for: tags[2])
+        machine.replies.recordPendingCall(.lock(7), for: tags[0])
+        machine.replies.recordPendingCall(.permit(8), for: tags[2])
+        machine.replies.hold(Self.reply(1), for: tags[2])
         #expect(machine.awaitSlice() == .awaitSlice)
         let calls = machine.revoke()
         #expect(calls.count == 1)
@@ -238,8 +238,8 @@ struct RESPServerStateMachineTests {
     func inputEnds() {
         var machine = Machine(.plain)
         Self.take(Machine.maximumPendingWhileBusy + 1, &machine, isRedisBusy: true)
-        #expect(machine.nextCommand(isRedisBusy: true) == .planExtraCommand)
-        #expect(machine.inputEnded(input: 100) == .awaitSlice)
+        #expect(machine.nextCommand(isRedisBusy: true) == .scheduleExtraCommand)
+        #expect(machine.inputEnded(inputLength: 100) == .awaitSlice)
         #expect(machine.flush() == .write)
         #expect(machine.sliceGranted() == .take)
         Self.take(5, &machine, isRedisBusy: true)
@@ -255,8 +255,8 @@ struct RESPServerStateMachineTests {
         var machine = Machine(.plain)
         Self.take(1, &machine)
         machine.sliceBegins()
-        #expect(machine.inputEnded(input: 10) == .awaitSlice)
-        #expect(Self.answer(&machine) == .none)
+        #expect(machine.inputEnded(inputLength: 10) == .awaitSlice)
+        #expect(Self.replyToFirstCommand(&machine) == .none)
         machine.sliceEnds()
         #expect(machine.flush() == .write)
         #expect(machine.sliceGranted() == .take)
@@ -267,28 +267,28 @@ struct RESPServerStateMachineTests {
     func inputEndsWithoutCommands() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
-        #expect(machine.inputEnded(input: 0) == .close)
-        #expect(machine.closed(input: 0) == .end)
+        #expect(machine.inputEnded(inputLength: 0) == .close)
+        #expect(machine.channelClosed(inputLength: 0) == .end)
     }
 
     @Test("Commands left by a disconnected client run without replies")
-    func disconnected() {
+    func commandsLeftByDisconnectedClientRunWithoutReplies() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
         machine.sliceBegins()
         // A write within the slice fails.
-        #expect(machine.closed(input: 100) == .leave)
+        #expect(machine.channelClosed(inputLength: 100) == .leave)
         #expect(machine.awaitSlice() == .awaitSlice)
         #expect(machine.isChannelClosed)
-        #expect(Self.answer(&machine) == .discard)
+        #expect(Self.replyToFirstCommand(&machine) == .discard)
         machine.sliceEnds()
-        #expect(machine.closed(input: 100) == .none)
+        #expect(machine.channelClosed(inputLength: 100) == .none)
         #expect(machine.sliceGranted() == .take)
         Self.take(1, &machine)
         #expect(machine.sliceUsed() == .end)
         #expect(machine.end().isEmpty)
         #expect(!machine.isOpen)
-        #expect(machine.closed(input: 0) == .none)
+        #expect(machine.channelClosed(inputLength: 0) == .none)
     }
 
     @Test("At the deadline an unauthenticated client is refused, and one in its TLS handshake is disconnected")
@@ -296,7 +296,7 @@ struct RESPServerStateMachineTests {
         var unauthenticated = Machine(.plain)
         #expect(unauthenticated.loginExpired(isSecured: true) == .refuse)
         _ = unauthenticated.refuse()
-        #expect(Self.answer(&unauthenticated) == .planFlush)
+        #expect(Self.replyToFirstCommand(&unauthenticated) == .scheduleFlush)
         #expect(unauthenticated.loginExpired(isSecured: true) == .none)
         var silent = Machine(.tls)
         #expect(silent.loginExpired(isSecured: false) == .drop)

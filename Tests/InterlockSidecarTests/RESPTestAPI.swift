@@ -31,7 +31,7 @@ struct RESPTestAPI {
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))],
         onLimit: LimitPolicy(action: .trip))
 
-    /// Returns the listener's reply to a command given by its words.
+    /// Sends a command, given by its words, to the listener and returns the reply.
     @discardableResult
     func send(_ arguments: String...) async throws -> RedisReply { try await send(arguments) }
 

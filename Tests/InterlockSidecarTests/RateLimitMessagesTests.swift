@@ -27,7 +27,7 @@ struct RateLimitMessagesTests {
     @Test(
         "A plain request is decoded like the generated type, even if bytes are corrupted",
         arguments: 0..<20 as Range<UInt64>)
-    func queries(seed: UInt64) throws {
+    func plainRequestIsDecodedLikeGeneratedType(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         var plain = 0
         for _ in 0..<200 {
@@ -58,7 +58,9 @@ struct RateLimitMessagesTests {
     func largeQueries() throws {
         var request = Request()
         request.domain = "edge"
-        request.descriptors = [.with { $0.entries = Array(repeating: .with { $0.key = "k" }, count: DescriptorEntry.maximum) }]
+        request.descriptors = [
+            .with { $0.entries = Array(repeating: .with { $0.key = "k" }, count: DescriptorEntry.maximumCount) }
+        ]
         #expect(try RateLimitQuery(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
         request.descriptors[0].entries.append(.init())
         #expect(try RateLimitQuery(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
@@ -82,7 +84,7 @@ struct RateLimitMessagesTests {
     }
 
     @Test("A response is encoded byte for byte like the generated type", arguments: 0..<20 as Range<UInt64>)
-    func answers(seed: UInt64) throws {
+    func responseIsEncodedByteForByteLikeGeneratedType(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<200 {
             let statuses = (0..<random.below(4)).map { _ in Self.status(&random) }
@@ -105,19 +107,19 @@ struct RateLimitMessagesTests {
     func fields() throws {
         let status = DescriptorStatus(
             isOverLimit: true, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[1], remaining: 3,
-            resetAfter: 1500)
+            resetAfterMilliseconds: 1500)
         let other = DescriptorStatus(
             isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 1)
         #expect(try Self.fields([other, status]) == [#""a name";r=3;t=2"#, #""a name";q=20;w=60"#])
         #expect(try Self.fields([other]) == [#""plain";r=1;t=0"#, #""plain";q=20;w=60"#])
         // A refusal states when one request fits again, not when the whole quota is restored.
         var early = status
-        early.retryAfter = 200
+        early.retryAfterMilliseconds = 200
         #expect(try Self.fields([other, early]) == [#""a name";r=3;t=1"#, #""a name";q=20;w=60"#])
     }
 
     @Test("A refusal states its reason, and omits the remainder when Redis is unreachable")
-    func causes() throws {
+    func refusalStatesItsReason() throws {
         let status = DescriptorStatus(isOverLimit: true, bound: .limited(limit: 5, window: .seconds(1)), rule: Self.rules[0])
         for (cause, count) in [(RequestDecision.Cause.limit, 3), (.local, 3), (.redis, 1)] {
             var buffer = ByteBuffer()
@@ -137,11 +139,11 @@ struct RateLimitMessagesTests {
         shadow.isShadow = true
         let rule = DescriptorIndex([shadow]).rules[0]
         var full = DescriptorStatus(
-            isOverLimit: false, bound: .limited(limit: 5, window: .seconds(3600)), rule: rule, resetAfter: 3_600_000)
+            isOverLimit: false, bound: .limited(limit: 5, window: .seconds(3600)), rule: rule, resetAfterMilliseconds: 3_600_000)
         full.isShadowRefusal = true
         let real = DescriptorStatus(
             isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 7,
-            resetAfter: 1000)
+            resetAfterMilliseconds: 1000)
         #expect(try Self.fields([full, real]) == [#""plain";r=7;t=1"#, #""plain";q=20;w=60"#])
         #expect(try Self.fields([full]) == [])
         var buffer = ByteBuffer()
@@ -156,7 +158,7 @@ struct RateLimitMessagesTests {
             (#"a"b\é"#, #"a\"b\\%C3%A9"#), ("\n\u{7F}", "%0A%7F"),
             (String(repeating: "long", count: 60), String(repeating: "long", count: 60)),
         ])
-    func names(name: String, written: String) throws {
+    func nameThatIsInvalidInHeaderFieldIsEscaped(name: String, written: String) throws {
         let rule = DescriptorIndex([Self.rule("key", name: name)]).rules[0]
         let status = DescriptorStatus(
             isOverLimit: false, bound: .limited(limit: 5, window: .seconds(1)), rule: rule, remaining: 4)
@@ -176,7 +178,7 @@ struct RateLimitMessagesTests {
             (2_592_000, .month),
             (31_536_000, .year), (90, .unknown),
         ])
-    func units(seconds: Int, unit: Response.RateLimit.Unit) {
+    func windowsAreReportedInPublishedUnits(seconds: Int, unit: Response.RateLimit.Unit) {
         #expect(Response.RateLimit.Unit(.seconds(seconds)) == unit)
     }
 
@@ -191,13 +193,13 @@ struct RateLimitMessagesTests {
 
     private static func request(_ random: inout SeededRandom) -> Request {
         var request = Request()
-        if random.happens(0.95) { request.domain = text(&random) }
+        if random.happens(0.95) { request.domain = randomText(&random) }
         request.descriptors = (0..<random.below(4)).map { _ in
             .with { descriptor in
                 descriptor.entries = (0..<random.below(4)).map { _ in
                     .with {
-                        $0.key = text(&random)
-                        $0.value = text(&random)
+                        $0.key = randomText(&random)
+                        $0.value = randomText(&random)
                     }
                 }
                 if random.happens(0.05) { descriptor.limit.requestsPerUnit = 5 }
@@ -210,7 +212,7 @@ struct RateLimitMessagesTests {
     }
 
     /// Returns a nonempty text.
-    private static func text(_ random: inout SeededRandom) -> String {
+    private static func randomText(_ random: inout SeededRandom) -> String {
         String(repeating: ["x", "é", "\u{1F511}", "="][random.below(4)], count: 1 + random.below(random.happens(0.1) ? 200 : 9))
     }
 
@@ -232,7 +234,7 @@ struct RateLimitMessagesTests {
             rule: random.happens(0.8) ? rules[random.below(rules.count)] : nil)
         if case .limited = status.bound {
             status.remaining = random.happens(0.1) ? .max : Int64(random.below(100_000))
-            status.resetAfter = Int64(random.below(5_000_000))
+            status.resetAfterMilliseconds = Int64(random.below(5_000_000))
         }
         return status
     }
@@ -249,7 +251,8 @@ struct RateLimitMessagesTests {
         #expect(decoded.currentLimit.name == status.rule.map { $0.rule.name ?? $0.path } ?? "request")
         #expect(decoded.limitRemaining == UInt32(clamping: status.remaining))
         #expect(
-            decoded.durationUntilReset.seconds * 1000 + Int64(decoded.durationUntilReset.nanos / 1_000_000) == status.resetAfter)
+            decoded.durationUntilReset.seconds * 1000 + Int64(decoded.durationUntilReset.nanos / 1_000_000)
+                == status.resetAfterMilliseconds)
     }
 }
 

@@ -27,7 +27,7 @@ struct ReloadTests {
     @Test(
         "A reload of a file that defines nothing is rejected, even if no keys existed",
         arguments: ["", "# services:\n", "log: {}"])
-    func nothing(yaml: String) throws {
+    func reloadThatDefinesNothingIsRejected(yaml: String) throws {
         let running = try Self.load(Self.services)
         let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).rejectLosses(since: running) }
         #expect(error?.description.contains("empty or truncated") == true)
@@ -35,7 +35,7 @@ struct ReloadTests {
     }
 
     @Test("A reload applies other keys and services, and names the removed ones")
-    func removals() throws {
+    func reloadAppliesOtherKeysAndServices() throws {
         let running = try Self.load(Self.keys + Self.services)
         let new = try Self.load("auth: { keys: [ { name: web, key: web-secret, role: use } ] }\nservices: { shop: {} }\n")
         try new.rejectLosses(since: running)

@@ -19,7 +19,7 @@ struct RequiredSubjectTests {
     }
 
     @Test("Takes and permits over RESP are invalid without a subject, and pass with one")
-    func resp() async throws {
+    func respCallWithoutSubjectIsInvalid() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
             for words in [
                 ["LIMIT.TAKE", "partner"], ["LIMIT.TAKE", "partner", "WAIT", "1000"], ["PERMIT.ACQUIRE", "partner"],
@@ -34,44 +34,44 @@ struct RequiredSubjectTests {
             // Calls that arrive together are batched, and each is answered.
             let replies = try await api.exchange(
                 String(repeating: "LIMIT.TAKE partner\r\n", count: 3) + "PING\r\n", until: "+PONG\r\n")
-            let refused = replies.split(separator: "\r\n").filter { $0.hasPrefix("-INVALID ") }
-            #expect(refused.count == 3, "\(replies)")
+            let refusals = replies.split(separator: "\r\n").filter { $0.hasPrefix("-INVALID ") }
+            #expect(refusals.count == 3, "\(replies)")
         }
     }
 
     @Test("Over HTTP, a call without a subject is a bad request, even while the breaker is open")
-    func http() async throws {
+    func httpCallWithoutSubjectIsBadRequest() async throws {
         try await HTTPTestAPI.with(services: [Self.service]) { api in
             _ = try await api.coordinator.forceBreaker(service: "partner", to: .open, by: "test")
             for path in ["/v1/limits/partner/take", "/v1/services/partner/permits"] {
-                let refused = try await api.client.send("POST", path)
-                #expect(refused.status == 400)
-                #expect(refused.text("code") == "invalid")
-                #expect(Self.isExplained(refused.text("detail")), "\(refused.body)")
+                let refusal = try await api.client.send("POST", path)
+                #expect(refusal.status == 400)
+                #expect(refusal.text("code") == "invalid")
+                #expect(Self.isExplained(refusal.text("detail")), "\(refusal.body)")
             }
             try await api.expect(200, "POST", "/v1/limits/partner/take", #"{"subject": "tenant-7"}"#)
         }
     }
 
     @Test("A proxied call without the header is a bad request, even if the service has a fallback")
-    func proxy() async throws {
+    func proxiedCallWithoutHeaderIsBadRequest() async throws {
         try await ProxyTestAPI.with(
             configure: {
                 $0.limits = [Self.limit]
                 $0.upstream?.fallback = .fixed(status: 203, body: "{}", mediaType: "application/json")
             }, upstream: { try await $0.answer("200 OK", [], "ok") }
         ) { proxy in
-            let refused = try await proxy.client.send("GET", "/proxy/shop/a")
-            #expect(refused.status == 400)
-            #expect(refused.text("code") == "invalid")
-            #expect(refused.text("detail")?.contains("the header Interlock-Subject") == true)
+            let refusal = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(refusal.status == 400)
+            #expect(refusal.text("code") == "invalid")
+            #expect(refusal.text("detail")?.contains("the header Interlock-Subject") == true)
             #expect(proxy.upstream.received.isEmpty)
             try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "tenant-7"])
         }
     }
 
     @Test("A reload that requires a subject takes effect immediately")
-    func reload() async throws {
+    func reloadThatRequiresSubjectTakesEffectImmediately() async throws {
         let lenient = ServiceDefinition(
             name: "partner", limits: [LimitDefinition(name: "tenant", limit: 100, window: .seconds(60), isPerSubject: true)])
         try await RESPTestAPI.with(services: [lenient]) { api in

@@ -35,7 +35,7 @@ struct ResetClientTests {
     private static let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
     @Test("HTTP/2 is selected once, and the connection ends")
-    func http2() throws {
+    func http2IsSelectedOnce() throws {
         let eventLoop = EmbeddedEventLoop()
         let preface = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         let channel = EmbeddedChannel(handler: Reset(unread: ByteBuffer(repeating: 0, count: 9)), loop: eventLoop)

@@ -33,9 +33,9 @@ struct RevokedKeyTests {
                 try await after()
                 return nil
             }
-            var answer = ""
-            for try await text in group { answer = text ?? answer }
-            return answer
+            var response = ""
+            for try await text in group { response = text ?? response }
+            return response
         }
     }
 
@@ -44,14 +44,15 @@ struct RevokedKeyTests {
         try await HTTPTestAPI.with(keys: Self.keys, idleTimeout: .seconds(5)) { api in
             let coordinator = api.coordinator
             let name = try ResourceName("orders")
-            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
-            let answer = try await Self.responseAfterRevocation(
+            let heldLease = try #require(
+                try await coordinator.acquireLock(LockRequest(name: name, ttlMilliseconds: 60_000)))
+            let response = try await Self.responseAfterRevocation(
                 api, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#,
-                whenOpen: { await coordinator.status.locksWaiting == 1 },
-                then: { _ = try await coordinator.releaseLock(name, token: held.token) })
-            #expect(answer.hasPrefix("HTTP/1.1 401 "), "\(answer)")
-            #expect(answer.lowercased().contains("connection: close"))
-            #expect(await coordinator.status.locksWaiting == 0)
+                whenOpen: { await coordinator.status.lockWaiterCount == 1 },
+                then: { _ = try await coordinator.releaseLock(name, token: heldLease.token) })
+            #expect(response.hasPrefix("HTTP/1.1 401 "), "\(response)")
+            #expect(response.lowercased().contains("connection: close"))
+            #expect(await coordinator.status.lockWaiterCount == 0)
             #expect(try await coordinator.inspectLock(name)?.label == nil)
         }
     }
@@ -65,14 +66,14 @@ struct RevokedKeyTests {
         try await HTTPTestAPI.with(keys: Self.keys, services: [service], idleTimeout: .seconds(5)) { api in
             let coordinator = api.coordinator
             try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}", headers: Self.web)
-            let answer = try await Self.responseAfterRevocation(
+            let response = try await Self.responseAfterRevocation(
                 api, "POST", "/v1/\(path)", #"{"wait_ms":50000}"#,
                 whenOpen: {
                     try await coordinator.eventLoop.submit {
-                        coordinator.callsOnEventLoop().activity(ofService: "catalog")?.waiting == 1
+                        coordinator.loopBound().activity(ofService: "catalog")?.waitingCount == 1
                     }.get()
                 })
-            #expect(answer.hasPrefix("HTTP/1.1 401 "), "\(answer)")
+            #expect(response.hasPrefix("HTTP/1.1 401 "), "\(response)")
         }
     }
 
@@ -83,16 +84,16 @@ struct RevokedKeyTests {
             let start = ContinuousClock.now
             let request = HTTPTestClient.request(
                 "GET", "/v1/services", nil, headers: Self.web, port: api.client.port, closing: false)
-            let answer = try await api.client.exchange(request) { received in
+            let response = try await api.client.exchange(request) { received in
                 if received.contains("\r\n\r\n") { Self.remove(access) }
             }
-            #expect(answer.hasPrefix("HTTP/1.1 200 "))
+            #expect(response.hasPrefix("HTTP/1.1 200 "))
             #expect(ContinuousClock.now - start < .seconds(10))
         }
     }
 
     @Test("A revoked key closes both ends of a tunnel")
-    func tunnel() async throws {
+    func revokedKeyClosesBothEndsOfTunnel() async throws {
         let (disconnections, disconnected) = AsyncStream.makeStream(of: Void.self)
         let upstream: TestUpstream.Handler = { call in
             defer { disconnected.yield() }
@@ -110,11 +111,11 @@ struct RevokedKeyTests {
                 GET /proxy/shop/room HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-Api-Key: web-secret\r\n\r\n
                 """
-            let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: request)) { received in
+            let response = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: request)) { received in
                 if received.hasSuffix("welcome") { Self.remove(access) }
                 return false
             }
-            #expect(answer.hasPrefix("HTTP/1.1 101 "))
+            #expect(response.hasPrefix("HTTP/1.1 101 "))
             for await _ in disconnections { break }
         }
     }
@@ -131,11 +132,11 @@ struct RevokedKeyTests {
         try await ProxyTestAPI.with(keys: Self.keys, upstream: upstream) { proxy in
             let access = proxy.api.access
             let request = "GET /proxy/shop/events HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n\r\n"
-            let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: request)) { received in
+            let response = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: request)) { received in
                 if received.contains("data: 1") { Self.remove(access) }
                 return false
             }
-            #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("\r\n0\r\n\r\n"))
+            #expect(response.hasPrefix("HTTP/1.1 200 ") && !response.hasSuffix("\r\n0\r\n\r\n"))
             for await _ in disconnections { break }
             try await proxy.waitUntilOutcomesReported()
         }
@@ -159,17 +160,17 @@ struct RevokedKeyTests {
     }
 
     @Test("A revoked key ends event streams and console streams", arguments: ["/v1/events", "/v1/live"])
-    func streams(path: String) async throws {
+    func revokedKeyEndsEventStreamsAndConsoleStreams(path: String) async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let access = api.access
             let request = HTTPTestClient.request(
                 "GET", path, nil, headers: Self.web.merging(["Accept": "text/event-stream"]) { $1 }, port: api.client.port,
                 closing: false)
             let start = ContinuousClock.now
-            let answer = try await api.client.exchange(request) { received in
+            let response = try await api.client.exchange(request) { received in
                 if received.contains("\r\n\r\n") { Self.remove(access) }
             }
-            #expect(answer.hasPrefix("HTTP/1.1 200 "))
+            #expect(response.hasPrefix("HTTP/1.1 200 "))
             #expect(ContinuousClock.now - start < .seconds(10))
         }
     }
@@ -197,19 +198,20 @@ struct RevokedKeyTests {
     }
 
     @Test("A revoked key ends HTTP/2 streams with 401, and the connection with GOAWAY")
-    func http2() async throws {
+    func revokedKeyEndsHTTP2StreamsWith401() async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let coordinator = api.coordinator
             let name = try ResourceName("orders")
-            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
+            let heldLease = try #require(
+                try await coordinator.acquireLock(LockRequest(name: name, ttlMilliseconds: 60_000)))
             try await HTTP2TestClient.with(port: api.client.port) { client in
                 try await client.send(
                     HTTP2TestClient.head(
                         "POST", "/v1/locks/orders", [("x-api-key", "web-secret")], stream: 1, ends: false),
                     HTTP2TestClient.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 1, ends: true))
-                try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
+                try await eventually("the call waits") { await coordinator.status.lockWaiterCount == 1 }
                 Self.remove(api.access)
-                _ = try await coordinator.releaseLock(name, token: held.token)
+                _ = try await coordinator.releaseLock(name, token: heldLease.token)
                 #expect(try await client.answer(1).status == "401")
                 #expect(try await client.end() == 0)
             }
@@ -218,7 +220,7 @@ struct RevokedKeyTests {
     }
 
     @Test("A revoked key ends gRPC calls with UNAUTHENTICATED, and the connection with GOAWAY")
-    func grpc() async throws {
+    func revokedKeyEndsGRPCCallsWithUnauthenticated() async throws {
         try await GRPCTestAPI.with(keys: Self.keys) { api in
             try await HTTP2TestClient.with(port: api.port) { client in
                 let watch = GRPCTestAPI.call("/grpc.health.v1.Health/Watch", key: "web-secret", stream: 5)
@@ -233,9 +235,9 @@ struct RevokedKeyTests {
                 let start = ContinuousClock.now
                 Self.remove(api.access)
                 for stream: UInt32 in [1, 3, 5] {
-                    let answer = try await client.answer(stream)
-                    let fields = answer.trailers + answer.fields
-                    #expect(fields.contains { $0.name == "grpc-status" && $0.value == "16" }, "\(stream): \(answer)")
+                    let response = try await client.answer(stream)
+                    let fields = response.trailers + response.fields
+                    #expect(fields.contains { $0.name == "grpc-status" && $0.value == "16" }, "\(stream): \(response)")
                 }
                 #expect(try await client.end() == 0)
                 #expect(ContinuousClock.now - start < .seconds(10))
@@ -244,18 +246,19 @@ struct RevokedKeyTests {
     }
 
     @Test("A revoked key ends a wait over RESP without a grant")
-    func resp() async throws {
+    func revokedKeyEndsWaitOverRESPWithoutGrant() async throws {
         try await RESPTestAPI.with(keys: Self.keys) { api in
             let coordinator = api.coordinator
             let access = api.access
             let name = try ResourceName("orders")
-            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
-            async let answer = api.exchange("AUTH web-secret\r\nLOCK.ACQUIRE orders 30000 WAIT 50000\r\n")
-            try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
+            let heldLease = try #require(
+                try await coordinator.acquireLock(LockRequest(name: name, ttlMilliseconds: 60_000)))
+            async let replies = api.exchange("AUTH web-secret\r\nLOCK.ACQUIRE orders 30000 WAIT 50000\r\n")
+            try await eventually("the call waits") { await coordinator.status.lockWaiterCount == 1 }
             Self.remove(access)
-            try await eventually("the wait has ended") { await coordinator.status.locksWaiting == 0 }
-            _ = try await coordinator.releaseLock(name, token: held.token)
-            #expect(try await answer == "+OK\r\n")
+            try await eventually("the wait has ended") { await coordinator.status.lockWaiterCount == 0 }
+            _ = try await coordinator.releaseLock(name, token: heldLease.token)
+            #expect(try await replies == "+OK\r\n")
             #expect(try await coordinator.inspectLock(name)?.label == nil)
         }
     }
@@ -268,41 +271,45 @@ struct RevokedKeyTests {
         try await RESPTestAPI.with(keys: Self.keys, unix: path, stallTimeout: .seconds(90)) { api in
             let coordinator = api.coordinator
             let name = try ResourceName("orders")
-            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 600_000)))
+            let heldLease = try #require(
+                try await coordinator.acquireLock(LockRequest(name: name, ttlMilliseconds: 600_000)))
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelOption(.autoRead, value: false)
                 .connect(unixDomainSocketPath: path).get()
             let commands = ["AUTH web-secret", "HELLO 3", "SUBSCRIBE interlock:events", "LOCK.ACQUIRE orders 30000 WAIT 80000"]
             try await channel.writeAndFlush(ByteBuffer(string: commands.map { "\($0)\r\n" }.joined()))
-            try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
-            // A megabyte of events: more than the socket buffers hold, but less than the listener may buffer.
+            try await eventually("the call waits") { await coordinator.status.lockWaiterCount == 1 }
+            // The megabyte of events exceeds the socket buffers, but not what the listener may buffer.
             let events = coordinator.events.locks.subscribe()
             let others = (0..<2500).map { "\(String(repeating: "x", count: 200))-\($0)" } + ["last"]
             let breaks = others.map { "LOCK.ACQUIRE \($0) 60000\r\nLOCK.BREAK \($0)\r\n" }.joined()
             _ = try await api.exchange("AUTH ops-secret\r\n\(breaks)QUIT\r\n")
             _ = await events.first { $0.lock == "last" }
-            #expect(await coordinator.status.locksWaiting == 1)
+            #expect(await coordinator.status.lockWaiterCount == 1)
             Self.remove(api.access)
-            try await eventually(within: .seconds(10), "the wait has ended") { await coordinator.status.locksWaiting == 0 }
-            _ = try await coordinator.releaseLock(name, token: held.token)
+            try await eventually(within: .seconds(10), "the wait has ended") {
+                await coordinator.status.lockWaiterCount == 0
+            }
+            _ = try await coordinator.releaseLock(name, token: heldLease.token)
             #expect(try await coordinator.inspectLock(name)?.label == nil)
             try? await channel.close()
         }
     }
 
     @Test("A revoked key does not affect callers with other keys")
-    func others() async throws {
+    func revokedKeyDoesNotAffectCallersWithOtherKeys() async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let coordinator = api.coordinator
             let access = api.access
             let name = try ResourceName("orders")
-            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
-            async let answer = api.client.send(
+            let heldLease = try #require(
+                try await coordinator.acquireLock(LockRequest(name: name, ttlMilliseconds: 60_000)))
+            async let response = api.client.send(
                 "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#, headers: ["X-Api-Key": "ops-secret"])
-            try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
+            try await eventually("the call waits") { await coordinator.status.lockWaiterCount == 1 }
             Self.remove(access)
-            _ = try await coordinator.releaseLock(name, token: held.token)
-            #expect(try await answer.status == 201)
+            _ = try await coordinator.releaseLock(name, token: heldLease.token)
+            #expect(try await response.status == 201)
         }
     }
 }

@@ -54,19 +54,19 @@ private final class ScriptedConnection: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         var more = unwrapInboundIn(data)
         unread.writeBuffer(&more)
-        var answer = ByteBuffer()
+        var output = ByteBuffer()
         if !hasPreface, unread.readableBytes >= HTTP2TestClient.preface.utf8.count {
             unread.moveReaderIndex(forwardBy: HTTP2TestClient.preface.utf8.count)
             hasPreface = true
-            HTTP2TestClient.Frame(kind: .settings).write(into: &answer)
+            HTTP2TestClient.Frame(kind: .settings).write(into: &output)
         }
         while hasPreface, let frame = HTTP2TestClient.takeFrame(&unread) {
             if frame.kind == .settings, frame.flags == 0 {
-                HTTP2TestClient.Frame(kind: .settings, flags: 1).write(into: &answer)
+                HTTP2TestClient.Frame(kind: .settings, flags: 1).write(into: &output)
             } else {
-                for frame in reply(frame) { frame.write(into: &answer) }
+                for frame in reply(frame) { frame.write(into: &output) }
             }
         }
-        context.writeAndFlush(wrapOutboundOut(answer), promise: nil)
+        context.writeAndFlush(wrapOutboundOut(output), promise: nil)
     }
 }

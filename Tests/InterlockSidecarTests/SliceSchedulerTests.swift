@@ -9,11 +9,11 @@ struct SliceSchedulerTests {
     /// An event loop whose clock advances by the declared cost of each piece of work.
     private final class Loop {
         let events = EmbeddedEventLoop()
-        var now: Int64 = 0
+        var nowNanoseconds: Int64 = 0
         private(set) var completed: [String] = []
         /// The number of pieces of work done in each tick.
         private(set) var ticks: [Int] = []
-        private lazy var scheduler = SliceScheduler(eventLoop: events) { [unowned self] in now }
+        private lazy var scheduler = SliceScheduler(eventLoop: events) { [unowned self] in nowNanoseconds }
 
         /// A connection whose pieces of work each take `cost` microseconds.
         final class Client {
@@ -24,12 +24,12 @@ struct SliceSchedulerTests {
             private var pieces = 0
             private var isWaiting = false
 
-            init(_ name: String, of clientKey: String = "", cost: Int64, on loop: Loop) {
+            init(_ name: String, of clientName: String = "", cost: Int64, on loop: Loop) {
                 self.name = name
                 self.loop = loop
                 self.cost = cost
                 slices = ConnectionSlices(loop.scheduler)
-                slices.clientKey = clientKey
+                slices.clientName = clientName
             }
 
             /// Receives `count` pieces of work from the socket.
@@ -52,15 +52,15 @@ struct SliceSchedulerTests {
             private func work() {
                 repeat {
                     pieces -= 1
-                    loop.now += cost * 1_000
+                    loop.nowNanoseconds += cost * 1_000
                     loop.completed.append(name)
                 } while pieces > 0 && slices.mayContinue
                 if pieces > 0 { continueLater() }
             }
         }
 
-        func client(_ name: String, of clientKey: String = "", cost: Int64) -> Client {
-            Client(name, of: clientKey, cost: cost, on: self)
+        func client(_ name: String, of clientName: String = "", cost: Int64) -> Client {
+            Client(name, of: clientName, cost: cost, on: self)
         }
 
         /// Ends the current tick and begins the next.
@@ -76,7 +76,7 @@ struct SliceSchedulerTests {
     }
 
     @Test("A client without competitors is served immediately")
-    func alone() {
+    func clientWithoutCompetitorsIsServedImmediately() {
         let loop = Loop()
         loop.client("a", cost: 50).receive(3)
         #expect(loop.completed == ["a", "a", "a"])
@@ -89,10 +89,10 @@ struct SliceSchedulerTests {
         #expect(loop.completed.count == 3)
         var ticks = 0
         while loop.completed.count < 30 {
-            let before = loop.now
+            let before = loop.nowNanoseconds
             loop.tick()
             // The first slice took 300 µs; each run of the queue takes at most a millisecond and one slice.
-            #expect(loop.now - before <= 2 * 1_300_000)
+            #expect(loop.nowNanoseconds - before <= 2 * 1_300_000)
             ticks += 1
             #expect(ticks < 20)
         }
@@ -129,12 +129,12 @@ struct SliceSchedulerTests {
     }
 
     @Test("Connections with the same key share one turn")
-    func groupsTakeTurns() {
+    func connectionsOfOneKeyShareOneTurn() {
         let loop = Loop()
         let many = (0..<50).map { loop.client("many", of: "many\($0 / 50)", cost: 100) }
-        let one = loop.client("one", of: "one", cost: 100)
+        let first = loop.client("one", of: "one", cost: 100)
         for client in many { client.receive(1000) }
-        one.receive(1000)
+        first.receive(1000)
         for _ in 0..<100 { loop.tick() }
         loop.clearCompleted()
         for _ in 0..<100 { loop.tick() }
@@ -156,20 +156,20 @@ struct SliceSchedulerTests {
         let loop = Loop()
         let busy = loop.client("busy", of: "busy", cost: 1000)
         busy.receive(1)
-        var read: [String] = []
-        for number in 0..<500 { loop.client("many", of: "many", cost: 1).slices.read { read.append("many\(number)") } }
-        #expect(read.count == 50)
-        loop.client("one", of: "one", cost: 1).slices.read { read.append("one") }
+        var readClients: [String] = []
+        for number in 0..<500 { loop.client("many", of: "many", cost: 1).slices.read { readClients.append("many\(number)") } }
+        #expect(readClients.count == 50)
+        loop.client("one", of: "one", cost: 1).slices.read { readClients.append("one") }
         loop.tick()
-        #expect(read.firstIndex(of: "one").map { $0 < 52 } ?? false)
+        #expect(readClients.firstIndex(of: "one").map { $0 < 52 } ?? false)
         // Each read is charged 8 µs of the 500 µs that a tick has, so a tick adds at most 63.
-        #expect(read.count <= 50 + 63)
+        #expect(readClients.count <= 50 + 63)
         for _ in 0..<30 { loop.tick() }
-        #expect(read.count == 501)
+        #expect(readClients.count == 501)
     }
 
     @Test("Writes beyond a tick's time budget wait for the next tick")
-    func writes() {
+    func writesBeyondTickTimeBudgetWaitForNextTick() {
         let loop = Loop()
         let clients = (0..<300).map { _ in loop.client("many", cost: 1) }
         var written = 0
@@ -218,7 +218,7 @@ struct RoundRobinQueueTests {
 }
 
 extension ConnectionSlices {
-    fileprivate func read(_ read: @escaping () -> Void) { if mayRead() { read() } else { readLater(read) } }
+    fileprivate func read(_ read: @escaping () -> Void) { if beginRead() { read() } else { readLater(read) } }
 
-    fileprivate func write(_ write: @escaping () -> Void) { if mayWrite() { write() } else { writeLater(write) } }
+    fileprivate func write(_ write: @escaping () -> Void) { if beginWrite() { write() } else { writeLater(write) } }
 }

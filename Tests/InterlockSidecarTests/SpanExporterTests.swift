@@ -72,7 +72,7 @@ struct SpanExporterTests {
 
     @Test(
         "A collector's Retry-After is respected", arguments: ["429 Too Many Requests", "503 Unavailable"])
-    func retryAfter(status: String) async throws {
+    func collectorRetryAfterIsRespected(status: String) async throws {
         let times = NIOLockedValueBox<[ContinuousClock.Instant]>([])
         try await TestUpstream.with({ call in
             try await call.takeBody()

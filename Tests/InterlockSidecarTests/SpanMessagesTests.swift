@@ -15,12 +15,12 @@ struct SpanMessagesTests {
     private static let texts = ["", "a", "größer", String(repeating: "long", count: 32), String(repeating: "x", count: 512)]
 
     @Test("Spans are encoded byte for byte like the generated types", arguments: 0..<20 as Range<UInt64>)
-    func spans(seed: UInt64) throws {
+    func spansAreEncodedByteForByteLikeGeneratedTypes(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         // With these counts, the length prefixes of the outer messages take one to three bytes.
         for count in [0, 1, 2, 60, 400] {
             let spans = (0..<count).map { _ in Self.span(&random) }
-            let resource: KeyValuePairs = ["service.name": "interlock", "host.name": Self.text(&random)]
+            let resource: KeyValuePairs = ["service.name": "interlock", "host.name": Self.randomText(&random)]
             var batch = SpanBatch()
             for span in spans { batch.append(span) }
             #expect(batch.count == count)
@@ -42,11 +42,11 @@ struct SpanMessagesTests {
         #expect(bodies.count > 5)
         // The last span may have five texts of the maximum length.
         #expect(bodies.allSatisfy { $0.count < SpanBatch.maximumBytes + 5 * 600 })
-        let seen = try bodies.flatMap { try Request(serializedBytes: $0).resourceSpans[0].scopeSpans[0].spans }
-        #expect(seen == spans.map(Self.span))
+        let sentSpans = try bodies.flatMap { try Request(serializedBytes: $0).resourceSpans[0].scopeSpans[0].spans }
+        #expect(sentSpans == spans.map(Self.span))
     }
 
-    private static func text(_ random: inout SeededRandom) -> String { texts.randomElement(using: &random) ?? "" }
+    private static func randomText(_ random: inout SeededRandom) -> String { texts.randomElement(using: &random) ?? "" }
 
     private static func number(_ random: inout SeededRandom) -> Int64 {
         [0, 1, -1, 127, 128, 1_700_000_000_000_000_000, .max, .min].randomElement(using: &random) ?? 0
@@ -54,15 +54,16 @@ struct SpanMessagesTests {
 
     private static func span(_ random: inout SeededRandom) -> FinishedSpan {
         let context = TraceContext(
-            traceID: .init(high: random.next(), low: random.next()), spanID: random.next(), isSampled: true, state: text(&random))
+            traceID: .init(high: random.next(), low: random.next()), spanID: random.next(), isSampled: true,
+            state: randomText(&random))
         return FinishedSpan(
-            context: context, parentID: Bool.random(using: &random) ? 0 : random.next(), name: text(&random),
-            kind: [.internal, .server, .client].randomElement(using: &random) ?? .client, startedAt: number(&random),
-            endedAt: number(&random),
+            context: context, parentID: Bool.random(using: &random) ? 0 : random.next(), name: randomText(&random),
+            kind: [.internal, .server, .client].randomElement(using: &random) ?? .client, startedAtNanoseconds: number(&random),
+            endedAtNanoseconds: number(&random),
             attributes: (0..<Int.random(in: 0..<4, using: &random)).map { _ in
-                (text(&random), Bool.random(using: &random) ? .text(text(&random)) : .integer(number(&random)))
+                (randomText(&random), Bool.random(using: &random) ? .text(randomText(&random)) : .integer(number(&random)))
             },
-            failure: Bool.random(using: &random) ? nil : text(&random))
+            failure: Bool.random(using: &random) ? nil : randomText(&random))
     }
 
     private static func request(_ spans: [FinishedSpan], _ resource: KeyValuePairs<String, String>) -> Request {
@@ -98,8 +99,8 @@ struct SpanMessagesTests {
                 case .server: .server
                 case .client: .client
                 }
-            span.startTimeUnixNano = UInt64(clamping: finished.startedAt)
-            span.endTimeUnixNano = UInt64(clamping: finished.endedAt)
+            span.startTimeUnixNano = UInt64(clamping: finished.startedAtNanoseconds)
+            span.endTimeUnixNano = UInt64(clamping: finished.endedAtNanoseconds)
             span.attributes = finished.attributes.map { attribute($0.name, $0.value) }
             if let failure = finished.failure {
                 span.status = .with {

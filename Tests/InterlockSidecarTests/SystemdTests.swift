@@ -28,7 +28,7 @@ struct SystemdTests {
             (["NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "soon"], SystemdEnvironment(address: .path("/n"))),
         ] as [([String: String], SystemdEnvironment)]
     )
-    func environment(variables: [String: String], manager: SystemdEnvironment) {
+    func serviceManagerIsFoundByVariables(variables: [String: String], manager: SystemdEnvironment) {
         #expect(SystemdEnvironment(environment: variables, processID: 7) == manager)
     }
 
@@ -42,7 +42,7 @@ struct SystemdTests {
     }
 
     @Test("The service manager is notified once of readiness, of each reload and of the end")
-    func life() {
+    func serviceManagerIsNotifiedOnceOfReadiness() {
         var report = SystemdStatus()
         #expect(report.redisChecked(.unreachable(nil)) == [.alive])
         #expect(report.listenersOpened() == [.ready, .status("Serving without Redis")])
@@ -50,7 +50,7 @@ struct SystemdTests {
         #expect(report.redisConnected() == [.status("Serving; Redis is connected")])
         #expect(report.redisChecked(.connected) == [.alive])
         #expect(report.redisChecked(.unreachable("closed")) == [.alive, .status("Serving without Redis: closed")])
-        #expect(report.reloadBegan(at: 42) == [.reloading(at: 42)])
+        #expect(report.reloadBegan(atMicroseconds: 42) == [.reloading(atMicroseconds: 42)])
         #expect(report.reloadEnded(failure: nil) == [.ready])
         #expect(report.shutdownBegan() == [.stopping, .status("Shutting down")])
         #expect(report.redisChecked(.unreachable("closed")) == [.alive])
@@ -71,18 +71,20 @@ struct SystemdTests {
     @Test("The service manager is not notified of a reload before the start or after the stop")
     func reloadOutsideOfService() {
         var report = SystemdStatus()
-        #expect(report.reloadBegan(at: 1).isEmpty)
+        #expect(report.reloadBegan(atMicroseconds: 1).isEmpty)
         #expect(report.reloadEnded(failure: nil).isEmpty)
         _ = report.listenersOpened()
         _ = report.shutdownBegan()
-        #expect(report.reloadBegan(at: 2).isEmpty)
+        #expect(report.reloadBegan(atMicroseconds: 2).isEmpty)
         #expect(report.reloadEnded(failure: nil).isEmpty)
         #expect(report.listenersOpened().isEmpty)
     }
 
     @Test("The service manager receives one assignment per line")
-    func lines() {
-        let lines: [SystemdStatus.Line] = [.ready, .reloading(at: 7), .stopping, .alive, .status("two\nlines")]
+    func serviceManagerReceivesOneAssignmentPerLine() {
+        let lines: [SystemdStatus.Line] = [
+            .ready, .reloading(atMicroseconds: 7), .stopping, .alive, .status("two\nlines"),
+        ]
         #expect(
             lines.map(\.text) == [
                 "READY=1", "RELOADING=1\nMONOTONIC_USEC=7", "STOPPING=1", "WATCHDOG=1", "STATUS=two lines",

@@ -64,7 +64,7 @@ struct TLSListenerTests {
     }
 
     @Test("The HTTP API negotiates HTTP/2 and HTTP/1.1, and answers over either")
-    func http() async throws {
+    func httpAPINegotiatesHTTP2AndHTTP1() async throws {
         try await Self.withCertificate { _, certificate in
             try await HTTPTestAPI.with(certificate: certificate) { api in
                 let port = api.client.port
@@ -79,7 +79,7 @@ struct TLSListenerTests {
         }
     }
 
-    @Test("The RESP listener negotiates no protocol, the gRPC listener only HTTP/2")
+    @Test("The RESP listener negotiates no protocol, and the gRPC listener negotiates only HTTP/2")
     func respAndGRPC() async throws {
         try await Self.withCertificate { files, certificate in
             try await RESPTestAPI.with(tls: files) { api async throws in
@@ -98,8 +98,8 @@ struct TLSListenerTests {
         try await Self.withCertificate { _, certificate in
             try await GRPCTestAPI.with(certificate: certificate, firstRequestTimeout: .milliseconds(300)) { api in
                 let start = ContinuousClock.now
-                let answer = try await RawConnection.exchange(port: api.port, bytes)
-                #expect(answer.isEmpty)
+                let response = try await RawConnection.exchange(port: api.port, bytes)
+                #expect(response.isEmpty)
                 #expect(ContinuousClock.now - start < .seconds(10))
             }
         }
@@ -119,7 +119,7 @@ struct TLSListenerTests {
                             .connect(host: "127.0.0.1", port: port).get())
                 }
                 // Younger connections are spared, because their clients may be about to send a request.
-                try await Task.sleep(for: .nanoseconds(2 * UnidentifiedConnections<AnyObject>.grace))
+                try await Task.sleep(for: .nanoseconds(2 * UnidentifiedConnections<AnyObject>.graceNanoseconds))
                 return silent
             }
             let tls = try Self.client(offering: ["h2"])
@@ -157,7 +157,7 @@ struct TLSListenerTests {
     }
 
     @Test("The oldest unfinished handshakes beyond the limit are closed")
-    func bounded() async throws {
+    func oldestUnfinishedHandshakesBeyondLimitAreClosed() async throws {
         try await Self.withCertificate { _, certificate in
             try await GRPCTestAPI.with(certificate: certificate) { api in
                 var silent: [any Channel] = []

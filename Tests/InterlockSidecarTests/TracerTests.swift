@@ -23,7 +23,7 @@ struct TracerTests {
     }
 
     @Test("A fraction of the calls without trace context is traced", arguments: [0, 0.01, 0.5, 1])
-    func shares(share: Double) {
+    func fractionOfCallsWithoutTraceContextIsTraced(share: Double) {
         let tracer = Self.tracer(share)
         let count = (0..<10_000).count { _ in tracer.begin("a", kind: .server, parent: nil) != nil }
         // The tolerance is five standard deviations.
@@ -32,7 +32,7 @@ struct TracerTests {
     }
 
     @Test("A caller's sampling decision overrides the fraction")
-    func followed() throws {
+    func callerSamplingDecisionOverridesFraction() throws {
         #expect(Self.tracer(1).begin("a", kind: .server, parent: Self.parent(isSampled: false)) == nil)
         let span = try #require(Self.tracer(0).begin("a", kind: .server, parent: Self.parent(isSampled: true)))
         #expect(span.context.traceID == .init(high: 1, low: 1))
@@ -52,15 +52,15 @@ struct TracerTests {
     }
 
     @Test("A span is reported once, with its parent, and never starts after its end")
-    func spans() throws {
+    func spanIsReportedOnce() throws {
         let queue = SpanQueue()
         let span = try #require(Self.tracer(1, queue: queue).begin("a", kind: .server, parent: Self.parent(isSampled: true)))
         let child = span.child("b", kind: .client)
         child.set("n", 3)
         child.fail("first")
         child.fail("second")
-        child.end(at: 1)
-        child.end(at: 9)
+        child.end(atNanoseconds: 1)
+        child.end(atNanoseconds: 9)
         span.end()
         let (batches, dropped) = queue.take()
         #expect(dropped == 0)
@@ -76,7 +76,7 @@ struct TracerTests {
     }
 
     @Test("Spans beyond a full queue are dropped and counted")
-    func bounded() throws {
+    func spansBeyondFullQueueAreDroppedAndCounted() throws {
         let queue = SpanQueue()
         let tracer = Self.tracer(1, queue: queue)
         tracer.begin("a", kind: .server, parent: nil)?.end()
@@ -86,12 +86,12 @@ struct TracerTests {
         let (batches, dropped) = queue.take()
         #expect(batches.reduce(0) { $0 + $1.count } == SpanQueue.capacity)
         #expect(dropped == 10)
-        #expect(queue.take().dropped == 0)
+        #expect(queue.take().droppedCount == 0)
         #expect(!queue.hasBatch)
     }
 
     @Test("Cancellation ends the sending of spans")
-    func cancelled() async throws {
+    func cancellationEndsSendingOfSpans() async throws {
         let exporter = try SpanExporter(
             TracingSettings(endpoint: "http://127.0.0.1:4318"), queue: SpanQueue(), resource: [:],
             logger: Logger(label: "cancelled") { _ in SwiftLogNoOpLogHandler() })
@@ -101,7 +101,7 @@ struct TracerTests {
     }
 
     @Test("A URL alone configures tracing, optionally with a fraction")
-    func configuration() throws {
+    func urlAloneConfiguresTracing() throws {
         func load(_ yaml: String) throws -> TracingSettings? {
             try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml").tracing
         }
@@ -146,8 +146,8 @@ struct TracerTests {
             configuration.tracing?.headers == [
                 .init(name: "X-Tenant", value: "shop"), .init(name: "Authorization", value: "Bearer correct-horse"),
             ])
-        let shown = try EffectiveConfiguration(configuration).yaml
-        #expect(shown.contains("Authorization") && !shown.contains("correct-horse") && !shown.contains("shop"))
+        let printedYAML = try EffectiveConfiguration(configuration).yaml
+        #expect(printedYAML.contains("Authorization") && !printedYAML.contains("correct-horse") && !printedYAML.contains("shop"))
         let described = "\(configuration.tracing?.headers ?? [])"
         #expect(!described.contains("correct-horse"))
         do {

@@ -6,10 +6,10 @@ import Testing
 @Suite("Protocol of a tunnel")
 struct TunnelStateMachineTests {
     private var now = Instant(nanoseconds: 1_000_000_000)
-    private var machine = TunnelStateMachine(idleTimeout: 1000, now: Instant(nanoseconds: 1_000_000_000))
+    private var machine = TunnelStateMachine(idleTimeoutMilliseconds: 1000, now: Instant(nanoseconds: 1_000_000_000))
 
     @Test("A side is read while the other accepts bytes", arguments: [TunnelStateMachine.Side.client, .upstream])
-    mutating func flowing(side: TunnelStateMachine.Side) {
+    mutating func sideIsReadWhileOtherAcceptsBytes(side: TunnelStateMachine.Side) {
         #expect(machine.readRequested(side, isOtherWritable: true) == .read(side))
         #expect(machine.becameWritable(side.other) == .none)
     }
@@ -17,7 +17,7 @@ struct TunnelStateMachineTests {
     @Test(
         "A read waits for the other side to accept bytes, and happens once",
         arguments: [TunnelStateMachine.Side.client, .upstream])
-    mutating func held(side: TunnelStateMachine.Side) {
+    mutating func readWaitsForOtherSideToAcceptBytes(side: TunnelStateMachine.Side) {
         #expect(machine.readRequested(side, isOtherWritable: false) == .none)
         #expect(machine.readRequested(side, isOtherWritable: false) == .none)
         #expect(machine.becameWritable(side) == .none)
@@ -34,10 +34,10 @@ struct TunnelStateMachineTests {
     }
 
     @Test("An idle tunnel closes after its timeout, which every byte restarts")
-    mutating func idle() {
+    mutating func idleTunnelClosesAfterTimeout() {
         now = now.advanced(byMilliseconds: 999)
         #expect(machine.timerFired(now: now) == .setTimer)
-        machine.received(now: now)
+        machine.bytesReceived(now: now)
         now = now.advanced(byMilliseconds: 999)
         #expect(machine.timerFired(now: now) == .setTimer)
         now = now.advanced(byMilliseconds: 1)
@@ -46,7 +46,7 @@ struct TunnelStateMachineTests {
     }
 
     @Test("A tunnel closes once")
-    mutating func closed() {
+    mutating func tunnelClosesOnce() {
         #expect(machine.readRequested(.client, isOtherWritable: false) == .none)
         #expect(machine.end() == .close)
         #expect(machine.end() == .none)

@@ -12,18 +12,18 @@ struct UnidentifiedConnectionsTests {
         let all = (0..<4).map { _ in Connection() }
         for connection in all { connections.add(connection, now: 0) }
         #expect(connections.isOverLimit)
-        #expect(connections.makeRoom(now: 0) === all[0])
+        #expect(connections.makeRoom(nowNanoseconds: 0) === all[0])
         connections.remove(all[2])
         #expect(!connections.isOverLimit && connections.count == 2)
-        let later = UnidentifiedConnections<Connection>.grace
-        #expect(connections.makeRoom(now: later - 1) == nil)
-        #expect(connections.makeRoom(now: later) === all[1])
-        #expect(connections.makeRoom(now: later) === all[3])
-        #expect(connections.makeRoom(now: later) == nil)
+        let later = UnidentifiedConnections<Connection>.graceNanoseconds
+        #expect(connections.makeRoom(nowNanoseconds: later - 1) == nil)
+        #expect(connections.makeRoom(nowNanoseconds: later) === all[1])
+        #expect(connections.makeRoom(nowNanoseconds: later) === all[3])
+        #expect(connections.makeRoom(nowNanoseconds: later) == nil)
         connections.add(all[2], now: 0)
         connections.add(all[2], now: 1)
         #expect(connections.count == 1)
-        #expect(connections.makeRoom(now: later) === all[2])
+        #expect(connections.makeRoom(nowNanoseconds: later) === all[2])
     }
 
     @Test("Unauthenticated connections have no separate limit by default")

@@ -56,7 +56,7 @@ struct UpstreamReuseTests {
     }
 
     @Test("A call with possible side effects is not sent again, and does not count as a failure of the service")
-    func once() async throws {
+    func callWithSideEffectsIsNotRetried() async throws {
         try await ProxyTestAPI.with(configure: Self.openAfterOneFailure, upstream: Self.closing()) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             try await proxy.api.expect(502, "POST", "/proxy/shop/a", "body")
@@ -84,7 +84,7 @@ struct UpstreamReuseTests {
     }
 
     @Test("An unused connection is closed after the configured time")
-    func idle() async throws {
+    func unusedConnectionIsClosedAfterConfiguredTime() async throws {
         let idle = try Self.settings("connections: { idle: 50ms }")
         let isClosed = NIOLockedValueBox(false)
         try await ProxyTestAPI.with(
@@ -125,7 +125,7 @@ struct UpstreamReuseTests {
     }
 
     @Test("Under steady traffic no HTTP/2 connection gets requests beyond its maximum age")
-    func ageOfHTTP2() async throws {
+    func agedHTTP2ConnectionGetsNoRequests() async throws {
         var shortLived = try Self.settings("connections: { max_age: 20ms }")
         shortLived.speaksHTTP2 = true
         let reply: ScriptedHTTP2Server.Reply = { _, frame in

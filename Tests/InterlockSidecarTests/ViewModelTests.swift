@@ -12,7 +12,7 @@ struct ViewModelTests {
     }
 
     @Test("A model builds cells from words, and each row has a key")
-    func declarations() {
+    func modelBuildsCellsFromWords() {
         for (name, model) in ViewModel.all {
             let words = model.columns.filter { $0.path.hasPrefix("words.") }
             #expect(words.isEmpty == (model.words == nil), "\(name)")
@@ -27,7 +27,7 @@ struct ViewModelTests {
             (0, 0, "exclusive", "nobody"), (0, 2, "exclusive", "being handed over"), (1, 0, "exclusive", "a"),
             (1, 0, "shared", "b"), (3, 0, "shared", "b and 2 more"),
         ])
-    func holder(holders: Int64, waiters: Int64, mode: String, expected: String) {
+    func holderColumnSummarizesHolders(holders: Int64, waiters: Int64, mode: String, expected: String) {
         let words = Self.completed(
             .locks,
             [
@@ -38,7 +38,7 @@ struct ViewModelTests {
     }
 
     @Test("A semaphore shows how many of its slots are in use, and marks its grants")
-    func semaphores() {
+    func semaphoreShowsUsedSlots() {
         let lock: [String: JSONValue] = ["holders": .integer(3), "permits": .integer(5), "mode": .string("semaphore")]
         #expect(Self.completed(.locks, lock)["mode"] == .string("3 of 5 slots"))
         #expect(Self.completed(.lock, lock)["held"] == .string("3 of 5 slots"))
@@ -49,7 +49,7 @@ struct ViewModelTests {
     @Test(
         "A forced breaker shows the end of its forced state",
         arguments: [("", 5, 9, "5"), ("open", 5, 9, "9"), ("open", 5, 0, ""), ("", 0, 9, "")])
-    func until(forced: String, end: Int64, forcedEnd: Int64, expected: String) {
+    func forcedBreakerShowsEndOfForcedState(forced: String, end: Int64, forcedEnd: Int64, expected: String) {
         let words = Self.completed(
             .breakers,
             [
@@ -61,7 +61,7 @@ struct ViewModelTests {
     }
 
     @Test("Rules have their domain's name, and are shadow rules in a shadow domain")
-    func domains() {
+    func rulesHaveTheirDomainName() {
         let rule = JSONValue.object([
             "rule": .string("path"), "shadow": .bool(false), "limit": .integer(0), "name": .string("none"),
         ])
@@ -93,18 +93,18 @@ struct ViewModelTests {
     }
 
     @Test("Limits from a sidecar come with their refusals, before those per subject")
-    func limits() {
+    func sidecarLimitsShowRefusals() {
         func limit(_ name: String, _ members: [String: JSONValue]) -> JSONValue {
             .object(members.merging(["name": .string(name), "limit": .integer(20)]) { $1 })
         }
-        let read = [
+        let readRows = [
             limit("1s", ["remaining": .integer(17), "limited": .bool(false), "retry_after_ms": .integer(-1)]),
             limit("1m", ["remaining": .integer(0), "limited": .bool(true), "retry_after_ms": .integer(900)]),
         ]
-        let known = [
+        let configuredRows = [
             limit("each", ["per_subject": .bool(true), "refused": .integer(4)]), limit("1s", ["refused": .integer(2)]),
         ]
-        let rows = Optional(ViewModel.limitRows(read: .array(read), known: .array(known))).list
+        let rows = Optional(ViewModel.limitRows(read: .array(readRows), configured: .array(configuredRows))).list
         #expect(rows.map { $0["name"] } == [.string("1s"), .string("1m"), .string("each")])
         #expect(rows.map { $0["used"] } == [.integer(3), .integer(20), nil])
         #expect(rows.map { $0["refused"] } == [.integer(2), nil, .integer(4)])

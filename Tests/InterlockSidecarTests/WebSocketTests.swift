@@ -25,16 +25,16 @@ struct WebSocketTests {
     }
 
     @Test("An upgrade is forwarded, and bytes sent right after either head are not lost")
-    func opened() async throws {
+    func upgradeIsForwarded() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo("welcome")) { proxy in
             let bytes = ByteBuffer(string: Self.request + "\u{1}hello")
-            let answer = try await RawConnection.exchange(port: proxy.client.port, bytes) { $0.hasSuffix("hello") }
-            #expect(answer.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
+            let response = try await RawConnection.exchange(port: proxy.client.port, bytes) { $0.hasSuffix("hello") }
+            #expect(response.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
             for field in ["Connection: Upgrade", "Upgrade: websocket", "Interlock-Service: shop", "Sec-WebSocket-Accept: s3pPL"] {
-                #expect(answer.ranges(of: "\r\n" + field).count == 1, "\(field) in \(answer)")
+                #expect(response.ranges(of: "\r\n" + field).count == 1, "\(field) in \(response)")
             }
-            #expect(!answer.contains("ransfer-") && !answer.contains("ontent-Length"))
-            #expect(answer.hasSuffix("\r\n\r\nwelcome\u{1}hello"))
+            #expect(!response.contains("ransfer-") && !response.contains("ontent-Length"))
+            #expect(response.hasSuffix("\r\n\r\nwelcome\u{1}hello"))
             let head = try #require(proxy.upstream.received.first)
             #expect(head.hasPrefix("GET /v1/room HTTP/1.1\r\n"))
             for field in ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhl"] {
@@ -46,7 +46,7 @@ struct WebSocketTests {
     }
 
     @Test("Megabytes pass in both directions without loss")
-    func large() async throws {
+    func megabytesPassInBothDirectionsWithoutLoss() async throws {
         let message = String(repeating: "0123456789abcdef", count: 1 << 18)
         try await ProxyTestAPI.with(upstream: { call in
             try await call.send(Self.change)
@@ -58,8 +58,8 @@ struct WebSocketTests {
             throw TestUpstream.Close()
         }) { proxy in
             let head = Self.request.replacing("\r\n\r\n", with: "\r\n\r\n" + message)
-            let answer = try await RawConnection.exchange(port: proxy.client.port, head)
-            #expect(answer.hasSuffix("\r\n\r\n" + message + "\(message.utf8.count)"))
+            let response = try await RawConnection.exchange(port: proxy.client.port, head)
+            #expect(response.hasSuffix("\r\n\r\n" + message + "\(message.utf8.count)"))
         }
     }
 
@@ -77,28 +77,29 @@ struct WebSocketTests {
             try await call.send("HTTP/1.1 103 Early Hints\r\n\r\n" + Self.change + "bye")
             throw TestUpstream.Close()
         }) { proxy in
-            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
-            #expect(answer.hasSuffix("\r\n\r\nbye"))
+            let response = try await RawConnection.exchange(port: proxy.client.port, Self.request)
+            #expect(response.hasSuffix("\r\n\r\nbye"))
         }
     }
 
     @Test("A shutdown closes the sidecar's tunnels")
-    func shutdown() async throws {
+    func shutdownClosesSidecarTunnels() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo()) { proxy in
             let shutDown = proxy.api.shutDown
-            let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: Self.request)) { received in
+            let response = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: Self.request)) {
+                received in
                 if received.contains("\r\n\r\n") { Task { await shutDown() } }
                 return false
             }
-            #expect(answer.hasPrefix("HTTP/1.1 101 "))
+            #expect(response.hasPrefix("HTTP/1.1 101 "))
         }
     }
 
     @Test("An upstream that declines the upgrade is answered as usual, and the connection ends")
-    func declined() async throws {
+    func declinedUpgradeIsAnsweredAsUsual() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("426 Upgrade Required", [], "no") }) { proxy in
-            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
-            #expect(answer.hasPrefix("HTTP/1.1 426 ") && answer.contains("Connection: close") && answer.hasSuffix("no"))
+            let response = try await RawConnection.exchange(port: proxy.client.port, Self.request)
+            #expect(response.hasPrefix("HTTP/1.1 426 ") && response.contains("Connection: close") && response.hasSuffix("no"))
         }
     }
 
@@ -114,16 +115,16 @@ struct WebSocketTests {
             (Self.request.replacing("HTTP/1.1", with: "HTTP/1.0"), Self.change),
             (Self.request.replacing("Upgrade: websocket", with: "Upgrade: websocket\r\nContent-Length: 2") + "{}", Self.change),
         ])
-    func unsolicited(request: String, answer: String) async throws {
+    func unsolicitedOrDifferentUpgradeIsRejected(request: String, upstreamResponse: String) async throws {
         try await ProxyTestAPI.with(
             configure: { $0.upstream?.retries.attempts = 0 },
             upstream: { call in
-                try await call.send(answer)
+                try await call.send(upstreamResponse)
                 while try await call.nextBytes() != nil {}
             }
         ) { proxy in
-            let answer = try await RawConnection.exchange(port: proxy.client.port, request, until: "upstream_failed")
-            #expect(answer.contains(" 502 ") && !answer.contains(" 101 "), "\(answer)")
+            let response = try await RawConnection.exchange(port: proxy.client.port, request, until: "upstream_failed")
+            #expect(response.contains(" 502 ") && !response.contains(" 101 "), "\(response)")
             try await proxy.waitUntilOutcomesReported()
         }
     }
@@ -132,17 +133,17 @@ struct WebSocketTests {
     func otherOrigin() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo()) { proxy in
             let otherOrigin = Self.request.replacing("\r\n\r\n", with: "\r\nOrigin: https://elsewhere.example\r\n\r\n")
-            let answer = try await RawConnection.exchange(port: proxy.client.port, otherOrigin)
-            #expect(answer.hasPrefix("HTTP/1.1 403 "))
+            let response = try await RawConnection.exchange(port: proxy.client.port, otherOrigin)
+            #expect(response.hasPrefix("HTTP/1.1 403 "))
             #expect(proxy.upstream.received == [])
         }
     }
 
     @Test("A service with http2 refuses a WebSocket with an explanation")
-    func overHTTP2() async throws {
+    func http2ServiceRefusesWebSocket() async throws {
         try await ProxyTestAPI.with(configure: { $0.upstream?.speaksHTTP2 = true }, upstream: Self.echo()) { proxy in
-            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
-            #expect(answer.hasPrefix("HTTP/1.1 400 ") && answer.contains("http2"))
+            let response = try await RawConnection.exchange(port: proxy.client.port, Self.request)
+            #expect(response.hasPrefix("HTTP/1.1 400 ") && response.contains("http2"))
         }
     }
 }

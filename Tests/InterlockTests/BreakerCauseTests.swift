@@ -4,14 +4,14 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Causes that trip a breaker, on a real Redis")
+@Suite("Causes that trip a breaker, on a real Redis server")
 struct BreakerCauseTests {
     private static func service(_ breaker: BreakerSettings) -> ServiceDefinition {
         ServiceDefinition(name: "catalog", breaker: breaker)
     }
 
-    @Test("Consecutive failures trip it, even if they are few and each sidecar has seen only some of them")
-    func consecutive() async throws {
+    @Test("Consecutive failures trip the breaker, even if they are few and each sidecar has seen only some of them")
+    func consecutiveFailuresTripBreaker() async throws {
         let settings = BreakerSettings(minimumCalls: 1000, consecutiveFailures: 4)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
             for outcome in [Outcome.error, .error, .error, .ok] { try await fleet.report(fleet.sidecars[0], outcome) }
@@ -20,7 +20,7 @@ struct BreakerCauseTests {
                 try await fleet.breaker("calls") == "4"
             }
             for index in 0..<2 { try await fleet.report(fleet.sidecars[index], .error) }
-            try await eventually(within: .seconds(10), "the fleet has counted two in a row") {
+            try await eventually(within: .seconds(10), "the fleet has counted two consecutive failures") {
                 try await fleet.breaker("consecutive") == "2"
             }
             #expect(try await fleet.breaker("state") != "open")
@@ -31,7 +31,7 @@ struct BreakerCauseTests {
     }
 
     @Test("Statuses override outcomes: failures count even if reported OK, and ignored statuses do not even if reported ERROR")
-    func statuses() async throws {
+    func statusesOverrideOutcomes() async throws {
         let settings = BreakerSettings(
             minimumCalls: 4, failureStatuses: StatusSet(500...599), ignoredStatuses: StatusSet(404...404))
         try await Fleet.run(services: [Self.service(settings)]) { fleet in
@@ -48,7 +48,7 @@ struct BreakerCauseTests {
     func callWindow() async throws {
         let settings = BreakerSettings(failureRate: 0.6, window: .calls(20), minimumCalls: 20)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
-            // Reports sent together are counted in any order. A visible failure means that earlier ones have arrived.
+            // Redis counts reports that are sent together in any order, so each step waits for the previous one.
             for sidecar in fleet.sidecars {
                 for _ in 0..<30 { try await fleet.report(sidecar, .ok) }
                 try await eventually(within: .seconds(10), "the fleet has counted the success") {
@@ -71,7 +71,7 @@ struct BreakerCauseTests {
     }
 
     @Test("In metrics-only mode, rates are shown and only a forced state opens the breaker")
-    func metricsOnly() async throws {
+    func metricsOnlyBreakerOpensOnlyWhenForced() async throws {
         var settings = BreakerSettings(minimumCalls: 4, isMetricsOnly: true)
         settings.consecutiveFailures = 2
         let limit = LimitDefinition(name: "1m", limit: 12, window: .seconds(60))
@@ -98,13 +98,13 @@ struct BreakerCauseTests {
         let settings = BreakerSettings(failureRate: 0.9, minimumCalls: 10)
         try await Fleet.run(services: [Self.service(settings)]) { fleet in
             let sidecar = fleet.sidecars[0]
-            let before = await sidecar.status.redisCommands
+            let before = await sidecar.status.redisCommandCount
             let start = ContinuousClock.now
             for index in 0..<3000 { try await fleet.report(sidecar, index.isMultiple(of: 2) ? .error : .ok) }
             let elapsed = ContinuousClock.now - start
-            let sent = await sidecar.status.redisCommands - before
+            let commandCount = await sidecar.status.redisCommandCount - before
             // The limit is ten reports a second, plus those that are sent early and the sidecar's own upkeep.
-            #expect(sent <= 10 * (elapsed.components.seconds + 1) + 12)
+            #expect(commandCount <= 10 * (elapsed.components.seconds + 1) + 12)
         }
     }
 }

@@ -29,7 +29,7 @@ struct BreakerPeerIssueTests {
     }
 
     @Test("The fleet shares one breaker: reports of some sidecars apply to all, and no sidecar blocks another")
-    func shared() async throws {
+    func fleetSharesOneBreaker() async throws {
         try await Fleet.run(of: 4, services: [Self.service()]) { fleet in
             // This call stays in progress; a breaker that locked Redis meanwhile would block the other sidecars.
             let slow = try await fleet.permit(fleet.sidecars[3])
@@ -37,8 +37,9 @@ struct BreakerPeerIssueTests {
             try await fleet.expect(.open)
             #expect(try await fleet.breaker("trips") == "1")
             // The call began before the trip, so its outcome does not count.
-            let ended = try await fleet.sidecars[3].reportPermit(service: "catalog", permit: slow, OutcomeReport(outcome: .ok))
-            #expect(ended == .open)
+            let lateReport = try await fleet.sidecars[3].reportPermit(
+                service: "catalog", permit: slow, OutcomeReport(outcome: .ok))
+            #expect(lateReport == .open)
         }
     }
 
@@ -48,16 +49,16 @@ struct BreakerPeerIssueTests {
             let sidecar = fleet.sidecars[0]
             for forced in [BreakerSnapshot.Forced.closed, .open] {
                 _ = try await sidecar.forceBreaker(service: "catalog", to: forced, by: "ops")
-                let before = await sidecar.status.redisCommands
+                let before = await sidecar.status.redisCommandCount
                 for _ in 0..<1000 { _ = try await sidecar.acquirePermit(service: "catalog") }
                 // The sidecar's own upkeep takes at most ten commands.
-                #expect(await sidecar.status.redisCommands - before <= 10)
+                #expect(await sidecar.status.redisCommandCount - before <= 10)
             }
         }
     }
 
     @Test("One bad sidecar trips only its own breaker, and enough reporters trip it for all")
-    func reporters() async throws {
+    func oneBadSidecarTripsOnlyItsOwnBreaker() async throws {
         try await Fleet.run(of: 3, services: [Self.service(reporters: 2)]) { fleet in
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
             #expect(try await fleet.sidecars[0].breaker(service: "catalog").state == .open)
@@ -83,16 +84,16 @@ struct BreakerPeerIssueTests {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
             try await fleet.expect(.open)
-            let known = try await fleet.sidecars[0].breaker(service: "catalog").fleet
+            let breaker = try await fleet.sidecars[0].breaker(service: "catalog").fleet
             try await fleet.cli("FLUSHALL")
             let newcomer = await Self.newcomer(fleet, Self.service())
             try await eventually(within: .seconds(20), "the newcomer's breaker is open") {
                 try await newcomer.breaker(service: "catalog").state == .open
             }
             let restored = try await newcomer.breaker(service: "catalog").fleet
-            #expect(restored.generation == known.generation)
+            #expect(restored.generation == breaker.generation)
             #expect(restored.streak == 1)
-            #expect(restored.untilMilliseconds == known.untilMilliseconds)
+            #expect(restored.untilMilliseconds == breaker.untilMilliseconds)
             await newcomer.stop()
         }
     }
@@ -136,7 +137,7 @@ struct BreakerPeerIssueTests {
     @Test(
         "An upstream's Retry-After determines the open time",
         arguments: [(Outcome.error, 503), (.ok, 429), (.error, nil)] as [(Outcome, Int?)])
-    func retryAfter(outcome: Outcome, status: Int?) async throws {
+    func retryAfterDeterminesOpenTime(outcome: Outcome, status: Int?) async throws {
         try await Fleet.run(of: 2, services: [Self.service(open: .seconds(30))]) { fleet in
             let state = try await fleet.report(fleet.sidecars[0], outcome, status: status, retryAfter: 20_000)
             #expect(state == .open)
@@ -162,7 +163,7 @@ struct BreakerPeerIssueTests {
     @Test("A Retry-After that is not honored does not change anything")
     func retryAfterIsIgnored() async throws {
         var service = Self.service()
-        service.breaker.honoursRetryAfter = false
+        service.breaker.honorsRetryAfter = false
         try await Fleet.run(services: [service]) { fleet in
             let state = try await fleet.report(fleet.sidecars[0], .error, status: 503, retryAfter: 20_000)
             #expect(state == .closed)
@@ -186,11 +187,11 @@ struct BreakerPeerIssueTests {
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
             try await eventually(within: .seconds(10), "the sidecar knows that Redis is down") { await !sidecar.status.isRedisUp }
-            try await eventually(within: .seconds(10), "its breaker is open") {
+            try await eventually(within: .seconds(10), "the sidecar's breaker is open") {
                 guard case .granted(let id, _) = try await sidecar.acquirePermit(service: "catalog") else { return true }
-                let began = ContinuousClock.now
+                let start = ContinuousClock.now
                 _ = try await sidecar.reportPermit(service: "catalog", permit: id, OutcomeReport(outcome: .error))
-                #expect(ContinuousClock.now - began < .seconds(5))
+                #expect(ContinuousClock.now - start < .seconds(5))
                 return false
             }
             #expect(try await sidecar.breaker(service: "catalog").ownCause == "failures")

@@ -4,9 +4,9 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Breakers recover from any change, on a real Redis", .timeLimit(.minutes(2)))
+@Suite("Breakers recover from any change, on a real Redis server", .timeLimit(.minutes(2)))
 struct BreakerRecoveryTests {
-    @Test("If fewer trials are required than have already succeeded, it closes")
+    @Test("A half-open breaker closes if a reload requires fewer trials than have already succeeded")
     func fewerTrials() async throws {
         let open = Duration.milliseconds(100)
         try await Fleet.run(services: [BreakerTests.service(open: open, permits: 3)]) { fleet in
@@ -20,7 +20,7 @@ struct BreakerRecoveryTests {
         }
     }
 
-    @Test("A Redis whose clock was set back keeps it open for no longer than its open time")
+    @Test("After the Redis clock is set back, a breaker stays open for no longer than its open time")
     func clockSetBack() async throws {
         try await Fleet.run(services: [BreakerTests.service(open: .seconds(2))]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
@@ -28,7 +28,7 @@ struct BreakerRecoveryTests {
             for field in ["since", "until"] {
                 try await fleet.cli("HINCRBY", "interlock:breaker:{catalog}", field, "3600000")
             }
-            try await eventually(within: .seconds(30), "it is half-open") {
+            try await eventually(within: .seconds(30), "the breaker is half-open") {
                 try await fleet.breaker("state") == "half_open"
             }
         }
@@ -43,7 +43,7 @@ struct BreakerRecoveryTests {
             for _ in 0..<2 { _ = try await sidecar.take(service: "catalog") }
             try await fleet.expect(.open)
             try await sidecar.reload(services: [BreakerTests.service()])
-            try await eventually("a call closes it") {
+            try await eventually("a call closes the breaker") {
                 _ = try await sidecar.acquirePermit(service: "catalog")
                 return try await sidecar.breaker(service: "catalog").fleet.state == .closed
             }
@@ -58,7 +58,7 @@ struct BreakerRecoveryTests {
         try await Fleet.run(services: [service]) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
-            try await eventually(within: .seconds(10), "it is half-open") {
+            try await eventually(within: .seconds(10), "the breaker is half-open") {
                 try await sidecar.breaker(service: "catalog").fleet.state == .halfOpen
             }
             #expect(try await !sidecar.take(service: "catalog").isAllowed)
@@ -78,9 +78,9 @@ struct BreakerRecoveryTests {
             let sidecar = fleet.sidecars[0]
             for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
             try await fleet.expect(.halfOpen)
-            let before = await sidecar.status.redisCommands
+            let before = await sidecar.status.redisCommandCount
             let start = ContinuousClock.now
-            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let grantedCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<1000 {
                     group.addTask {
                         if case .granted = try await sidecar.acquirePermit(service: "catalog") { true } else { false }
@@ -89,9 +89,9 @@ struct BreakerRecoveryTests {
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             let elapsed = ContinuousClock.now - start
-            let sent = await sidecar.status.redisCommands - before
-            #expect(granted == 1)
-            #expect(sent <= 20 * (elapsed.components.seconds + 1) + 12)
+            let commandCount = await sidecar.status.redisCommandCount - before
+            #expect(grantedCount == 1)
+            #expect(commandCount <= 20 * (elapsed.components.seconds + 1) + 12)
         }
     }
 
@@ -100,12 +100,14 @@ struct BreakerRecoveryTests {
         let other = ServiceDefinition(name: "other")
         try await Fleet.run(services: [BreakerTests.service(), other]) { fleet in
             let sidecar = fleet.sidecars[0]
-            let before = await sidecar.status.redisCommands
+            let before = await sidecar.status.redisCommandCount
             await fleet.server.pause()
             let forcing = Task {
                 try await sidecar.forceBreaker(service: "catalog", to: .open, forMilliseconds: 100, by: "ops")
             }
-            try await eventually(within: .seconds(10), "it was sent") { await sidecar.status.redisCommands > before }
+            try await eventually(within: .seconds(10), "the forced state was sent") {
+                await sidecar.status.redisCommandCount > before
+            }
             try await sidecar.reload(services: [other])
             await fleet.server.resume()
             _ = await forcing.result

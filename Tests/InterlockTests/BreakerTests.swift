@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Breakers on a real Redis")
+@Suite("Breakers on a real Redis server")
 struct BreakerTests {
     static func service(
         open: Duration = .seconds(30), permits: Int = 2, lifetime: Duration = .seconds(60),
@@ -17,7 +17,7 @@ struct BreakerTests {
             permitLifetime: lifetime)
     }
 
-    @Test("Failures reported through two sidecars trip it once for both")
+    @Test("Failures reported through two sidecars trip the breaker once for both")
     func tripsByFailures() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             for index in 0..<4 { _ = try await fleet.report(fleet.sidecars[index % 2], .error) }
@@ -56,7 +56,7 @@ struct BreakerTests {
 
     /// Counts are sent to Redis in batches, so no prefix of a sequence of outcomes may be enough to trip the breaker.
     @Test(
-        "Successes keep it closed, as do fewer calls than the minimum, and ignored outcomes do not count",
+        "Successes or too few calls keep the breaker closed, and ignored outcomes do not count",
         arguments: [[Outcome]]([
             [.ok, .ok, .ok, .ok, .error, .error, .error], [.error, .error, .error, .ignore, .ignore, .ignore],
         ]))
@@ -69,7 +69,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("Slow calls trip it by their own rate")
+    @Test("Slow calls trip the breaker by their own rate")
     func tripsBySlowCalls() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .ok, latency: 600) }
@@ -89,7 +89,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("After the open time it half-opens, grants its trials across the fleet and closes when all succeed")
+    @Test("After its open time the breaker half-opens, grants its trials across the fleet and closes when all succeed")
     func closesAgain() async throws {
         try await Fleet.run(of: 2, services: [Self.service(open: .milliseconds(200))]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
@@ -109,7 +109,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("One failed trial opens it again for longer")
+    @Test("One failed trial opens the breaker again, for longer")
     func opensAgain() async throws {
         var service = Self.service(open: .milliseconds(150))
         service.breaker.openFor = .milliseconds(150) ... .seconds(60)
@@ -152,7 +152,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("The limit trips it for the pause, then it half-opens and closes when the limit grants again")
+    @Test("The limit trips the breaker for its pause, and a call that the limit grants afterwards closes the breaker")
     func tripsByLimit() async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(300))
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(400) ... .milliseconds(500))

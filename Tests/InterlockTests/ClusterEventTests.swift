@@ -13,10 +13,10 @@ struct ClusterEventTests {
     func externalDeletions() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await ClusterTests.withCoordinators(of: 2, fleet) { coordinators in
-                let seen = NIOLockedValueBox<[String]>([])
+                let lockNames = NIOLockedValueBox<[String]>([])
                 let events = coordinators[1].events.locks.subscribe()
                 let reading = Task {
-                    for await event in events { seen.withLockedValue { $0.append(event.payload.lock) } }
+                    for await event in events { lockNames.withLockedValue { $0.append(event.payload.lock) } }
                 }
                 var names: [String] = []
                 for member in await fleet.members {
@@ -34,9 +34,9 @@ struct ClusterEventTests {
                     #expect(try await coordinators[0].breakLock(name, by: "test"))
                 }
                 try await eventually(within: .seconds(20), "all events have arrived") {
-                    seen.withLockedValue { $0.count } >= names.count
+                    lockNames.withLockedValue { $0.count } >= names.count
                 }
-                #expect(seen.withLockedValue { $0 } == names)
+                #expect(lockNames.withLockedValue { $0 } == names)
                 reading.cancel()
             }
         }
@@ -48,15 +48,15 @@ struct ClusterEventTests {
             try await ClusterTests.withCoordinators(of: 2, fleet) { coordinators in
                 for member in await fleet.members {
                     let name = try await ClusterTests.name(on: member, of: fleet)
-                    let held = try #require(try await ClusterTests.acquire(name, coordinators[0]))
+                    let heldLease = try #require(try await ClusterTests.acquire(name, coordinators[0]))
                     let waiter = Task { try await ClusterTests.acquire(name, wait: 30_000, coordinators[1]) }
-                    try await eventually(within: .seconds(20), "it is subscribed") {
+                    try await eventually(within: .seconds(20), "the waiting sidecar has subscribed") {
                         try await member.server.ask(["PUBSUB", "SHARDCHANNELS"]).array?.count == 1
                     }
-                    let before = try await Self.published(at: member)
-                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    let before = try await Self.publishCounts(at: member)
+                    _ = try await coordinators[0].releaseLock(name, token: heldLease.token)
                     #expect(try await waiter.value != nil)
-                    let after = try await Self.published(at: member)
+                    let after = try await Self.publishCounts(at: member)
                     #expect(after.shard == before.shard + 1)
                     #expect(after.cluster == before.cluster)
                 }
@@ -65,13 +65,13 @@ struct ClusterEventTests {
     }
 
     /// Returns how often a server has published to its shard and to the whole cluster.
-    private static func published(at member: ClusterFleet.Member) async throws -> (shard: Int, cluster: Int) {
+    private static func publishCounts(at member: ClusterFleet.Member) async throws -> (shard: Int, cluster: Int) {
         (try await statistic("spublish", "calls", at: member), try await statistic("publish", "calls", at: member))
     }
 
     private static func statistic(_ command: String, _ field: String, at member: ClusterFleet.Member) async throws -> Int {
-        let text = try await member.server.ask(["INFO", "commandstats"]).text ?? ""
-        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_\(command):") }
+        let statistics = try await member.server.ask(["INFO", "commandstats"]).text ?? ""
+        let line = statistics.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_\(command):") }
         let value = line?.split(separator: ":").last?.split(separator: ",").first { $0.hasPrefix("\(field)=") }
         return value.flatMap { Int($0.dropFirst(field.count + 1)) } ?? 0
     }
@@ -105,7 +105,7 @@ struct ClusterEventTests {
                 try await fleet.beginMove(of: slot, to: target)
                 let late = Task { try await ClusterTests.acquire(name, wait: 60_000, coordinators[0]) }
                 // The acquire is rejected for longer than a call may take.
-                try await eventually(within: .seconds(20), "its attempts are refused") {
+                try await eventually(within: .seconds(20), "the caller's attempts are refused") {
                     try await Self.statistic("eval", "rejected_calls", at: target) > 100
                 }
                 try await fleet.finishMove(of: slot, to: target)
@@ -118,7 +118,7 @@ struct ClusterEventTests {
     }
 
     @Test("A cluster without a reachable server is reported as unreachable")
-    func unreachable() async throws {
+    func clusterWithoutReachableServerIsReportedAsUnreachable() async throws {
         let port = try await LocalPort.unused()
         let configuration = try RedisConfiguration(url: "redis+cluster://127.0.0.1:\(port)")
         let client = RedisClient(configuration: configuration)

@@ -48,7 +48,7 @@ struct ClusterTests {
     static func waitUntilHealthy(_ coordinator: Coordinator) async throws {
         try await eventually(within: .seconds(30), "the coordinator is connected to the whole cluster") {
             guard let cluster = await coordinator.status.cluster else { return false }
-            return cluster.slotsCovered == HashSlot.count && cluster.primaries.allSatisfy(\.isConnected)
+            return cluster.coveredSlotCount == HashSlot.count && cluster.primaries.allSatisfy(\.isConnected)
         }
     }
 
@@ -61,20 +61,20 @@ struct ClusterTests {
     }
 
     static func acquire(_ name: ResourceName, wait: Int64 = 0, _ coordinator: Coordinator) async throws -> Lease? {
-        var request = LockRequest(name: name, ttl: 60_000)
-        request.wait = wait
+        var request = LockRequest(name: name, ttlMilliseconds: 60_000)
+        request.waitMilliseconds = wait
         return try await coordinator.acquireLock(request)
     }
 
     @Test("One seed leads to all servers, and locks, limits, lists and the fleet work across them")
-    func works() async throws {
+    func oneSeedLeadsToEveryServer() async throws {
         try await ClusterFleet.withFleet { fleet in
             let seed = try #require(await fleet.members[1].server.port)
             try await Self.withCoordinators(of: 2, fleet, url: "redis+cluster://127.0.0.1:\(seed)") { coordinators in
                 let cluster = try #require(await coordinators[0].status.cluster)
-                #expect(cluster.primaries.map(\.slots).reduce(0, +) == HashSlot.count)
+                #expect(cluster.primaries.map(\.slotCount).reduce(0, +) == HashSlot.count)
                 #expect(cluster.primaries.count == 3)
-                #expect(cluster.switches == 0)
+                #expect(cluster.switchCount == 0)
                 var names: Set<String> = []
                 for member in await fleet.members {
                     let name = try await Self.name(on: member, of: fleet)
@@ -103,14 +103,14 @@ struct ClusterTests {
             try await Self.withCoordinators(of: 2, fleet) { coordinators in
                 for member in await fleet.members {
                     let name = try await Self.name(on: member, of: fleet)
-                    let held = try #require(try await Self.acquire(name, coordinators[0]))
+                    let heldLease = try #require(try await Self.acquire(name, coordinators[0]))
                     let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
                     try await eventually(within: .seconds(20), "a caller waits") {
                         try await coordinators[0].inspectLock(name)?.waiters == 1
                     }
-                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    _ = try await coordinators[0].releaseLock(name, token: heldLease.token)
                     let passed = try #require(try await waiter.value)
-                    #expect(passed.fence > held.fence)
+                    #expect(passed.fence > heldLease.fence)
                 }
             }
         }
@@ -123,17 +123,18 @@ struct ClusterTests {
                 let (source, target) = (await fleet.members[0], await fleet.members[1])
                 let name = try await Self.name(on: source, of: fleet)
                 let slot = HashSlot(ofKey: name.text)
-                let held = try #require(try await Self.acquire(name, coordinators[0]))
+                let heldLease = try #require(try await Self.acquire(name, coordinators[0]))
                 try await fleet.beginMove(of: slot, to: target)
                 // Commands with a single key succeed both before and after the hash slot has moved.
-                #expect(try await coordinators[0].renewLock(name, token: held.token, ttl: 60_000) != nil)
+                #expect(
+                    try await coordinators[0].renewLock(name, token: heldLease.token, ttlMilliseconds: 60_000) != nil)
                 let waiter = Task { try await Self.acquire(name, wait: 60_000, coordinators[1]) }
-                let release = Task { try await coordinators[0].releaseLock(name, token: held.token) }
+                let release = Task { try await coordinators[0].releaseLock(name, token: heldLease.token) }
                 try await fleet.finishMove(of: slot, to: target)
                 #expect(try await release.value)
                 let passed = try #require(try await waiter.value)
-                #expect(passed.fence > held.fence)
-                #expect(try await coordinators[0].renewLock(name, token: passed.token, ttl: 60_000) != nil)
+                #expect(passed.fence > heldLease.fence)
+                #expect(try await coordinators[0].renewLock(name, token: passed.token, ttlMilliseconds: 60_000) != nil)
             }
         }
     }
@@ -160,16 +161,16 @@ struct ClusterTests {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet) { coordinators in
                 let name = try await Self.name(on: await fleet.members[2], of: fleet)
-                let held = try #require(try await Self.acquire(name, coordinators[0]))
+                let heldLease = try #require(try await Self.acquire(name, coordinators[0]))
                 let member = try await fleet.owner(of: HashSlot(ofKey: name.text))
                 // The ticket's sidecar is unknown and does not listen.
                 let ticket = "0123456789ab/ticket/\(String(repeating: "0", count: 32))"
                 _ = try await member.server.ask(["ZADD", "interlock:queue:{\(name)}", "1", ticket])
                 let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
-                try await eventually(within: .seconds(20), "a caller waits behind it") {
+                try await eventually(within: .seconds(20), "a caller waits behind the dead sidecar's ticket") {
                     try await coordinators[0].inspectLock(name)?.waiters == 2
                 }
-                _ = try await coordinators[0].releaseLock(name, token: held.token)
+                _ = try await coordinators[0].releaseLock(name, token: heldLease.token)
                 #expect(try await waiter.value != nil)
                 #expect(try await member.server.ask(["EXISTS", "interlock:queue:{\(name)}"]).integer == 0)
             }
@@ -183,25 +184,26 @@ struct ClusterTests {
                 let members = await fleet.members
                 let name = try await Self.name(on: members[0], of: fleet)
                 let other = try await Self.name(on: members[1], of: fleet)
-                let held = try #require(try await Self.acquire(name, coordinators[0]))
+                let heldLease = try #require(try await Self.acquire(name, coordinators[0]))
                 // Servers report a replica only once it has replicated data.
                 try await eventually(within: .seconds(20), "the replicas are known") {
-                    await coordinators[0].status.replicas == 1
+                    await coordinators[0].status.replicaCount == 1
                 }
                 await members[0].server.kill()
                 #expect(try await Self.acquire(other, coordinators[1]) != nil)
                 for coordinator in coordinators {
                     try await eventually(within: .seconds(60), "the replica is known as the primary") {
                         let cluster = await coordinator.status.cluster
-                        return cluster?.switches == 1 && cluster?.lastSwitchDuration != nil
+                        return cluster?.switchCount == 1 && cluster?.lastSwitchDuration != nil
                     }
                 }
                 // Replicated locks stay held by the same holders.
                 #expect(try await Self.acquire(name, coordinators[1]) == nil)
-                #expect(try await coordinators[0].renewLock(name, token: held.token, ttl: 60_000) != nil)
+                #expect(
+                    try await coordinators[0].renewLock(name, token: heldLease.token, ttlMilliseconds: 60_000) != nil)
                 // The promoted server has no replica yet, so waiting for replication fails.
                 await #expect(throws: InterlockError.self) {
-                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    _ = try await coordinators[0].releaseLock(name, token: heldLease.token)
                     _ = try await Self.acquire(name, coordinators[1])
                 }
             }
@@ -217,12 +219,12 @@ struct ClusterTests {
             try await Self.withCoordinators(of: 2, fleet, url: url) { coordinators in
                 for member in await fleet.members {
                     let name = try await Self.name(on: member, of: fleet)
-                    let held = try #require(try await Self.acquire(name, coordinators[0]))
+                    let heldLease = try #require(try await Self.acquire(name, coordinators[0]))
                     let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
                     try await eventually(within: .seconds(20), "a caller waits") {
                         try await coordinators[0].inspectLock(name)?.waiters == 1
                     }
-                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    _ = try await coordinators[0].releaseLock(name, token: heldLease.token)
                     #expect(try await waiter.value != nil)
                 }
                 #expect(try await coordinators[1].take(service: "catalog").isAllowed)

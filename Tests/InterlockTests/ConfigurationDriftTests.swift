@@ -69,7 +69,7 @@ struct ConfigurationDriftTests {
             try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", "0000000000aa")
             try await fleet.cli("HSET", "interlock:fleet:0000000000aa", "host", "old", "version", "0.1.0")
             try await fleet.sidecars[0].reload(services: [Self.before, ServiceDefinition(name: "mail")])
-            try await eventually(within: .seconds(20), "the other has read its configuration") {
+            try await eventually(within: .seconds(20), "the other sidecar lists the new configuration") {
                 try await fleet.sidecars[1].fleet().contains {
                     $0.configurationDigest == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).combined
                 }
@@ -137,22 +137,22 @@ struct ConfigurationDriftTests {
     func rejectedByFullRedis() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in
             let sidecar = fleet.sidecars[0]
-            func published() async throws -> String? { try await sidecar.fleet().first?.configurationDigest }
-            #expect(try await published() == ConfigurationDigest([Self.before]).combined)
+            func publishedDigest() async throws -> String? { try await sidecar.fleet().first?.configurationDigest }
+            #expect(try await publishedDigest() == ConfigurationDigest([Self.before]).combined)
             try await fleet.cli("CONFIG", "SET", "maxmemory", "1")
             try await sidecar.reload(services: [Self.after])
             // The listing returns after Redis has rejected the reload's write.
             _ = try await sidecar.fleet()
             try await fleet.cli("CONFIG", "SET", "maxmemory", "0")
-            #expect(try await published() == ConfigurationDigest([Self.before]).combined)
-            try await eventually(within: .seconds(20), "a later heartbeat publishes it") {
-                try await published() == ConfigurationDigest([Self.after]).combined
+            #expect(try await publishedDigest() == ConfigurationDigest([Self.before]).combined)
+            try await eventually(within: .seconds(20), "a later heartbeat publishes the new configuration") {
+                try await publishedDigest() == ConfigurationDigest([Self.after]).combined
             }
         }
     }
 
     @Test("A large fleet is compared by some of its heartbeats, and every difference is found")
-    func large() async throws {
+    func someHeartbeatsCompareLargeFleet() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in
             let others = (0..<39).map { number in "0000000000" + (number < 10 ? "0\(number)" : "\(number)") }
             let (own, other) = (ConfigurationDigest([Self.before]), ConfigurationDigest([Self.after]))

@@ -25,7 +25,7 @@ struct CounterLifetimeTests {
         return try #require(parts.first) * 1_000_000 + parts[1] + microseconds
     }
 
-    private static func ttl(_ fleet: Fleet, _ key: String) async throws -> Int64 {
+    private static func ttlMilliseconds(_ fleet: Fleet, _ key: String) async throws -> Int64 {
         try #require(try await fleet.cli("PTTL", key).integer)
     }
 
@@ -38,10 +38,10 @@ struct CounterLifetimeTests {
             _ = try await fleet.sidecars[0].take(service: "catalog", cost: 5)
             try await fleet.cli("PEXPIRE", key, "76000")
             // The other sidecar has no record of the window's end.
-            let answer = try await fleet.sidecars[1].take(service: "catalog")
-            #expect((1...40_000).contains(answer.retryAfter ?? -1))
-            #expect(answer.resetAfter <= 40_000)
-            #expect(try await Self.ttl(fleet, key) <= 40_000)
+            let decision = try await fleet.sidecars[1].take(service: "catalog")
+            #expect((1...40_000).contains(decision.retryAfterMilliseconds ?? -1))
+            #expect(decision.resetAfterMilliseconds <= 40_000)
+            #expect(try await Self.ttlMilliseconds(fleet, key) <= 40_000)
         }
     }
 
@@ -52,11 +52,11 @@ struct CounterLifetimeTests {
             let key = "interlock:rate:{catalog}:main~gcra"
             let arrival = try await Self.redisTime(fleet, plus: 1_800_000)
             try await fleet.cli("SET", key, "\(arrival)", "PX", "1800")
-            let answer = try await fleet.sidecars[0].take(service: "catalog")
-            #expect((1...206).contains(answer.retryAfter ?? -1))
-            #expect(answer.resetAfter <= 206)
-            #expect(try await fleet.sidecars[0].peek(service: "catalog").retryAfter ?? 0 <= 206)
-            #expect(try await Self.ttl(fleet, key) <= 205)
+            let decision = try await fleet.sidecars[0].take(service: "catalog")
+            #expect((1...206).contains(decision.retryAfterMilliseconds ?? -1))
+            #expect(decision.resetAfterMilliseconds <= 206)
+            #expect(try await fleet.sidecars[0].peek(service: "catalog").retryAfterMilliseconds ?? 0 <= 206)
+            #expect(try await Self.ttlMilliseconds(fleet, key) <= 205)
         }
     }
 
@@ -67,12 +67,12 @@ struct CounterLifetimeTests {
             let ahead = try await Self.redisTime(fleet, plus: 900_000)
             try await fleet.cli("HSET", key, "head", "1", "tail", "1", "total", "2", "last", "\(ahead)", "1", "\(ahead):2")
             try await fleet.cli("PEXPIRE", key, "1000")
-            let answer = try await fleet.sidecars[0].take(service: "catalog")
-            #expect((1...100).contains(answer.retryAfter ?? -1))
-            #expect(answer.resetAfter <= 100)
+            let decision = try await fleet.sidecars[0].take(service: "catalog")
+            #expect((1...100).contains(decision.retryAfterMilliseconds ?? -1))
+            #expect(decision.resetAfterMilliseconds <= 100)
             let last = try await fleet.cli("HGET", key, "last").text.flatMap { Int64($0) } ?? 0
             #expect(try await last <= Self.redisTime(fleet))
-            #expect(try await Self.ttl(fleet, key) <= 101)
+            #expect(try await Self.ttlMilliseconds(fleet, key) <= 101)
         }
     }
 
@@ -84,11 +84,11 @@ struct CounterLifetimeTests {
             let now = try await Self.redisTime(fleet) / 1000
             let ahead = now - now % 60_000 + 3_600_000
             try await fleet.cli("SET", key, "\(ahead):10", "PX", "3660000")
-            let answer = try #require(try await fleet.sidecars[0].decide("edge", [DomainTests.ask("ip")]))
-            #expect(answer.isOverLimit)
+            let decision = try #require(try await fleet.sidecars[0].decide("edge", [DomainTests.descriptor("ip")]))
+            #expect(decision.isOverLimit)
             let begin = try await fleet.cli("GET", key).text?.split(separator: ":").first.flatMap { Int64($0) } ?? .max
             #expect(try await begin <= Self.redisTime(fleet) / 1000)
-            #expect(try await Self.ttl(fleet, key) <= 60_000)
+            #expect(try await Self.ttlMilliseconds(fleet, key) <= 60_000)
         }
     }
 
@@ -100,9 +100,9 @@ struct CounterLifetimeTests {
             let request = try #require(ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 3, count: 1, period: 1))
             let arrival = try await Self.redisTime(fleet, plus: 7_900_000)
             try await fleet.cli("SET", key, "\(arrival)", "PX", "7900")
-            let answer = try await fleet.sidecars[0].throttle(request)
-            #expect(answer.isLimited && (1...4).contains(answer.retryAfterSeconds) && answer.resetAfterSeconds <= 4)
-            #expect(try await Self.ttl(fleet, key) <= 4000)
+            let decision = try await fleet.sidecars[0].throttle(request)
+            #expect(decision.isLimited && (1...4).contains(decision.retryAfterSeconds) && decision.resetAfterSeconds <= 4)
+            #expect(try await Self.ttlMilliseconds(fleet, key) <= 4000)
         }
     }
 
@@ -117,13 +117,13 @@ struct CounterLifetimeTests {
             let bucket = [DescriptorEntry(key: "tenant", value: "acme")]
             let session = try await sidecar.eventLoop.submit {
                 let session = try #require(
-                    sidecar.callsOnEventLoop().beginQuotaSession(
+                    sidecar.loopBound().beginQuotaSession(
                         domain: "edge", address: "10.0.0.1", isReturning: false
                     ) { _ in })
-                session.report([QuotaUsage(bucket: bucket, requests: 5)])
+                session.report([QuotaUsage(bucket: bucket, requestCount: 5)])
                 return NIOLoopBound(session, eventLoop: sidecar.eventLoop)
             }.get()
-            try await eventually("it is assigned a quota") { try await fleet.cli("HLEN", key).integer == 2 }
+            try await eventually("the data plane is assigned a quota") { try await fleet.cli("HLEN", key).integer == 2 }
             let parts = try await fleet.cli("HGET", key, "gone/x").text?.split(separator: " ").compactMap { Int64($0) } ?? []
             let now = try await Self.redisTime(fleet) / 1000
             #expect(parts.count == 5 && parts[1] <= now + 20_000 && parts[3] <= now + 20_000)
@@ -140,8 +140,8 @@ struct CounterLifetimeTests {
     ) async throws {
         try await Fleet.run(services: [service(before)]) { fleet in
             let sidecar = fleet.sidecars[0]
-            let taken = try await sidecar.take(service: "catalog", cost: cost)
-            #expect(taken.isAllowed)
+            let decision = try await sidecar.take(service: "catalog", cost: cost)
+            #expect(decision.isAllowed)
             try await sidecar.reload(services: [service(after)])
             check(try await sidecar.take(service: "catalog"))
         }
@@ -156,9 +156,9 @@ struct CounterLifetimeTests {
             (limit(3600, per: .seconds(3600), .gcra(burst: 59)), limit(3601, per: .seconds(3600), .gcra(burst: 59))),
         ])
     func raised(before: LimitDefinition, after: LimitDefinition) async throws {
-        try await Self.checkChange(from: before, taking: 60, to: after) { answer in
-            #expect((1...1000).contains(answer.retryAfter ?? -1))
-            #expect(answer.resetAfter <= 60_000)
+        try await Self.checkChange(from: before, taking: 60, to: after) { decision in
+            #expect((1...1000).contains(decision.retryAfterMilliseconds ?? -1))
+            #expect(decision.resetAfterMilliseconds <= 60_000)
         }
     }
 
@@ -169,8 +169,8 @@ struct CounterLifetimeTests {
         for algorithm in [LimitAlgorithm.gcra(burst: 49), .sliding, .fixed] {
             let window = Duration.seconds(3600)
             let (former, present) = (Self.limit(before, per: window, algorithm), Self.limit(after, per: window, algorithm))
-            try await Self.checkChange(from: former, taking: 30, to: present) { answer in
-                #expect(answer.isAllowed && answer.remaining == present.capacity - 31, "\(algorithm)")
+            try await Self.checkChange(from: former, taking: 30, to: present) { decision in
+                #expect(decision.isAllowed && decision.remaining == present.capacity - 31, "\(algorithm)")
             }
         }
     }
@@ -180,8 +180,8 @@ struct CounterLifetimeTests {
         let (before, after) = (
             Self.limit(60, per: .seconds(3600), .gcra(burst: 9)), Self.limit(60, per: .seconds(3600), .gcra(burst: 99))
         )
-        try await Self.checkChange(from: before, taking: 10, to: after) { answer in
-            #expect(answer.isAllowed && answer.remaining == 89)
+        try await Self.checkChange(from: before, taking: 10, to: after) { decision in
+            #expect(decision.isAllowed && decision.remaining == 89)
         }
     }
 
@@ -190,11 +190,13 @@ struct CounterLifetimeTests {
         let (before, after) = (
             Self.limit(60, per: .seconds(3600), .gcra(burst: 89)), Self.limit(60, per: .seconds(3600), .gcra(burst: 0))
         )
-        try await Self.checkChange(from: before, taking: 90, to: after) { #expect((1...3_600_000).contains($0.retryAfter ?? -1)) }
+        try await Self.checkChange(from: before, taking: 90, to: after) {
+            #expect((1...3_600_000).contains($0.retryAfterMilliseconds ?? -1))
+        }
         for algorithm in [LimitAlgorithm.fixed, .sliding] {
             let (long, short) = (Self.limit(5, per: .seconds(3600), algorithm), Self.limit(5, per: .seconds(2000), algorithm))
-            try await Self.checkChange(from: long, taking: 5, to: short) { answer in
-                #expect((1...2_000_000).contains(answer.retryAfter ?? -1), "\(algorithm)")
+            try await Self.checkChange(from: long, taking: 5, to: short) { decision in
+                #expect((1...2_000_000).contains(decision.retryAfterMilliseconds ?? -1), "\(algorithm)")
             }
         }
     }
@@ -209,8 +211,8 @@ struct CounterLifetimeTests {
                             key: try ResourceName("mail"), maximumBurst: 9, count: count, period: period, quantity: quantity)))
             }
             #expect(try await throttle(1, per: 60, 10).remaining == 0)
-            let answer = try await throttle(1, per: 1, 1)
-            #expect(answer.isLimited && answer.retryAfterSeconds == 1 && answer.resetAfterSeconds <= 10)
+            let decision = try await throttle(1, per: 1, 1)
+            #expect(decision.isLimited && decision.retryAfterSeconds == 1 && decision.resetAfterSeconds <= 10)
             #expect(try await throttle(1, per: 3600, 0).resetAfterSeconds > 9 * 3600)
         }
     }
@@ -226,11 +228,11 @@ struct CounterLifetimeTests {
             // Both calls run in one script, at the same microsecond.
             async let first = sidecar.take(service: "catalog")
             async let second = sidecar.take(service: "catalog")
-            let answers = try await [first, second].sorted { $0.isAllowed && !$1.isAllowed }
-            #expect(answers.map(\.isAllowed) == [true, false])
-            #expect(answers.allSatisfy { $0.resetAfter <= 1000 }, "\(answers)")
-            #expect(answers[1].retryAfter ?? .max <= 1000)
-            #expect(try await sidecar.peek(service: "catalog").retryAfter ?? 0 <= 1000)
+            let decisions = try await [first, second].sorted { $0.isAllowed && !$1.isAllowed }
+            #expect(decisions.map(\.isAllowed) == [true, false])
+            #expect(decisions.allSatisfy { $0.resetAfterMilliseconds <= 1000 }, "\(decisions)")
+            #expect(decisions[1].retryAfterMilliseconds ?? .max <= 1000)
+            #expect(try await sidecar.peek(service: "catalog").retryAfterMilliseconds ?? 0 <= 1000)
         }
     }
 }

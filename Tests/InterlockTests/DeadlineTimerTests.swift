@@ -34,7 +34,7 @@ struct DeadlineTimerTests {
     }
 
     @Test("A timer whose owner is gone does not fire")
-    func dropped() async throws {
+    func timerWhoseOwnerIsGoneDoesNotFire() async throws {
         let hasFired = try await Self.hasFired(isRetained: false)
         #expect(!hasFired)
     }

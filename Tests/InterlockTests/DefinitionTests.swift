@@ -28,7 +28,7 @@ struct DefinitionTests {
             (ServiceDefinition(name: "a", limits: [limit, limit]), "the service \"a\": the limit \"1s\" is defined twice"),
             (
                 ServiceDefinition(name: "a", onLimit: LimitPolicy(maximumWait: .seconds(-1))),
-                "the service \"a\": onLimit.patience: expected 0.0 seconds to 86400.0 seconds, got -1.0 seconds"
+                "the service \"a\": onLimit.maximumWait: expected 0.0 seconds to 86400.0 seconds, got -1.0 seconds"
             ),
             (
                 ServiceDefinition(name: "a", breaker: BreakerSettings(failureRate: 2)),
@@ -39,14 +39,14 @@ struct DefinitionTests {
                 "the service \"a\": breaker.minimumCalls: expected 1 to 10, got 20"
             ),
         ])
-    func service(_ service: ServiceDefinition, _ message: String) {
+    func definitionErrorNamesProperty(_ service: ServiceDefinition, _ message: String) {
         let error = Self.error(of: [service])
         #expect(error?.code == .invalid)
         #expect(error?.message == message)
     }
 
     @Test("Two definitions with the same name are rejected")
-    func duplicates() {
+    func twoDefinitionsWithSameNameAreRejected() {
         let error = Self.error(of: [ServiceDefinition(name: "a"), ServiceDefinition(name: "a")])
         #expect(error?.message == "the service \"a\" is defined twice")
     }
@@ -92,14 +92,14 @@ struct DefinitionTests {
     }
 
     @Test("A running coordinator does not apply invalid definitions")
-    func reload() async throws {
+    func runningCoordinatorDoesNotApplyInvalidDefinitions() async throws {
         try await Fleet.run(of: 1, services: [ServiceDefinition(name: "a", limits: [Self.limit])]) { fleet in
             let coordinator = fleet.sidecars[0]
             await #expect(throws: InterlockError.self) {
                 try await coordinator.reload(services: [ServiceDefinition(name: "b", concurrency: 0)])
             }
-            let answer = try await coordinator.limits.take(from: "a")
-            #expect(answer.isAllowed)
+            let decision = try await coordinator.limits.take(from: "a")
+            #expect(decision.isAllowed)
         }
     }
 }

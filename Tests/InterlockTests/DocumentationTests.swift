@@ -19,7 +19,7 @@ struct DocumentationTests {
             ("docs/swift/README.md", "InterlockTests/DocumentedLibraryExamples.swift", 2),
             ("docs/swift/client.md", "InterlockClientTests/DocumentedClientExamples.swift", 4),
         ])
-    func verbatim(article: String, examples: String, minimum: Int) throws {
+    func everySwiftBlockCompiles(article: String, examples: String, minimum: Int) throws {
         let hello = try Self.helloText()
         let documented = try Self.blocks(inFile: article, from: "```swift", to: "```").filter {
             $0 != hello && !$0.hasPrefix(".package")
@@ -32,8 +32,8 @@ struct DocumentationTests {
 
     @Test("The landing page and the article contain no other Swift", arguments: ["Interlock.md", "HoldingLocks.md"])
     func onlySwift(page: String) throws {
-        let text = try Self.text(ofFile: "Sources/Interlock/Interlock.docc/\(page)")
-        let fences = text.split(separator: "\n").filter { $0.hasPrefix("```") && $0 != "```" }
+        let article = try Self.text(ofFile: "Sources/Interlock/Interlock.docc/\(page)")
+        let fences = article.split(separator: "\n").filter { $0.hasPrefix("```") && $0 != "```" }
         let languages = Set(fences.map { $0.dropFirst(3) })
         let expected: Set<Substring> = page == "HoldingLocks.md" ? ["swift", "sql"] : []
         #expect(languages.isSubset(of: expected))
@@ -108,18 +108,18 @@ struct DocumentationTests {
             #expect(called.map(\.number) == [1] && judged.map(\.number) == [1])
             let ordered = try await examples.ordered(sidecar)
             #expect(ordered.map(\.number) == [1, 2, 3])
-            let seen = try await sidecar.services.withWork { try await examples.observed($0) }
-            #expect(seen.last == .finished(.success))
+            let states = try await sidecar.services.withWork { try await examples.observed($0) }
+            #expect(states.last == .finished(.success))
             let allowed = try await examples.refused(sidecar)
             #expect(allowed != nil)
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "test")
-            let refused = try await examples.refused(sidecar)
-            #expect(refused == nil)
+            let refusal = try await examples.refused(sidecar)
+            #expect(refusal == nil)
         }
     }
 
     @Test("A lock is held while its body runs and free afterwards")
-    func holding() async throws {
+    func lockIsHeldWhileBodyRuns() async throws {
         try await Fleet.run { fleet in
             let store = OrderStore()
             let first = try await DocumentedExamples.hold(fleet.sidecars[0], store: store)
@@ -141,7 +141,7 @@ struct DocumentationTests {
     }
 
     @Test("Errors are distinguished by their codes")
-    func errors() async throws {
+    func errorsAreDistinguishedByCodes() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let cashier = Cashier(coordinator: fleet.sidecars[0], store: OrderStore())
@@ -149,8 +149,8 @@ struct DocumentationTests {
             #expect(paid == "paid")
 
             let other = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
-            let refused = try await cashier.pay(8)
-            #expect(refused == "another worker holds the lock: try again later")
+            let refusal = try await cashier.pay(8)
+            #expect(refusal == "another worker holds the lock: try again later")
             let isReleased = try await fleet.sidecars[1].releaseLock(name, token: other.token)
             #expect(isReleased)
 
@@ -163,7 +163,7 @@ struct DocumentationTests {
     }
 
     @Test("A cancelled wait ends and leaves nothing behind")
-    func waiting() async throws {
+    func cancelledWaitEndsAndLeavesNothingBehind() async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
@@ -172,7 +172,7 @@ struct DocumentationTests {
             #expect(throws: CancellationError.self) { try result.get() }
             let isReleased = try await sidecar.releaseLock(name, token: lease.token)
             #expect(isReleased)
-            try await eventually("it is free, and no one waits for it") { try await sidecar.inspectLock(name) == nil }
+            try await eventually("the lock is free") { try await sidecar.inspectLock(name) == nil }
         }
     }
 
@@ -183,18 +183,18 @@ struct DocumentationTests {
             let total = try await DocumentedExamples.share(
                 sidecar,
                 render: {
-                    let seen = try await sidecar.inspectLock(try ResourceName("thumbnails"))
-                    #expect(seen?.label == "permits-4")
+                    let information = try await sidecar.inspectLock(try ResourceName("thumbnails"))
+                    #expect(information?.label == "permits-4")
                 },
                 prices: {
-                    let seen = try await sidecar.inspectLock(try ResourceName("prices"))
-                    #expect(seen?.label == "shared")
+                    let information = try await sidecar.inspectLock(try ResourceName("prices"))
+                    #expect(information?.label == "shared")
                     return [1, 2, 3]
                 })
             #expect(total == 6)
             for name in ["thumbnails", "prices"] {
-                let seen = try await sidecar.inspectLock(try ResourceName(name))
-                #expect(seen == nil, "\(name)")
+                let information = try await sidecar.inspectLock(try ResourceName(name))
+                #expect(information == nil, "\(name)")
             }
         }
     }
@@ -210,7 +210,7 @@ struct DocumentationTests {
     }
 
     @Test("A follower of a lease is notified when the lock is broken")
-    func following() async throws {
+    func followerIsNotifiedOfBrokenLock() async throws {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
             async let loss = DocumentedExamples.follow(sidecar)
@@ -223,7 +223,7 @@ struct DocumentationTests {
     }
 
     @Test("A service in a group holds its lock until the group shuts down, and leaves nothing behind")
-    func service() async throws {
+    func serviceHoldsLockUntilShutdown() async throws {
         try await Fleet.run { fleet in
             let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
             let coordinator = Coordinator(
@@ -232,7 +232,7 @@ struct DocumentationTests {
             let group = ServiceGroup(services: [coordinator, Sweeper(coordinator: coordinator)], logger: logger)
             let running = Task { try await group.run() }
             defer { running.cancel() }
-            try await eventually("it has the lock") {
+            try await eventually("the service holds its lock") {
                 try await fleet.cli("EXISTS", "interlock:lock:{sweeper}").integer == 1
             }
             await group.triggerGracefulShutdown()

@@ -85,11 +85,11 @@ struct DocumentedServiceExamples {
     }
 
     func observed(_ work: WorkQueue) async throws -> [WorkState] {
-        var seen: [WorkState] = []
+        var states: [WorkState] = []
         let item = try work.add("page 1", service: "catalog") { try await client.articles(page: 1) }
         for await state in item.states {
-            seen.append(state)
+            states.append(state)
         }
-        return seen
+        return states
     }
 }

@@ -5,7 +5,7 @@ import NIOCore
 import RedisClient
 import Testing
 
-@Suite("Domains of descriptors on a real Redis")
+@Suite("Domains of descriptors on a real Redis server")
 struct DomainTests {
     static func rate(
         _ count: Int64, per seconds: Int = 60, _ algorithm: LimitAlgorithm = .fixed, isAligned: Bool = false
@@ -15,7 +15,7 @@ struct DomainTests {
             isAligned: isAligned)
     }
 
-    static func ask(_ key: String, _ value: String = "x", cost: Int64 = 1) -> RequestedDescriptor {
+    static func descriptor(_ key: String, _ value: String = "x", cost: Int64 = 1) -> RequestedDescriptor {
         RequestedDescriptor(entries: [DescriptorEntry(key: key, value: value)], cost: cost)
     }
 
@@ -31,11 +31,11 @@ struct DomainTests {
     }
 
     /// Returns whether the request is over its limit, which descriptors are over theirs, and what remains of each.
-    private static func decided(_ fleet: Fleet, _ requested: RequestedDescriptor...) async throws -> (
+    private static func decide(_ fleet: Fleet, _ requested: RequestedDescriptor...) async throws -> (
         isOver: Bool, over: [Bool], remaining: [Int64]
     ) {
-        let answer = try #require(try await fleet.sidecars[0].decide("edge", requested))
-        return (answer.isOverLimit, answer.statuses.map(\.isOverLimit), answer.statuses.map(\.remaining))
+        let decision = try #require(try await fleet.sidecars[0].decide("edge", requested))
+        return (decision.isOverLimit, decision.statuses.map(\.isOverLimit), decision.statuses.map(\.remaining))
     }
 
     /// Makes a request, and expects these descriptors to be over their limits or these counts to remain.
@@ -43,12 +43,12 @@ struct DomainTests {
         _ fleet: Fleet, _ requested: RequestedDescriptor..., over: [Bool]? = nil, remaining: [Int64]? = nil,
         sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
-        let answer = try #require(try await fleet.sidecars[0].decide("edge", requested), sourceLocation: sourceLocation)
+        let decision = try #require(try await fleet.sidecars[0].decide("edge", requested), sourceLocation: sourceLocation)
         if let over {
-            #expect(answer.statuses.map(\.isOverLimit) == over, sourceLocation: sourceLocation)
-            #expect(answer.isOverLimit == over.contains(true), sourceLocation: sourceLocation)
+            #expect(decision.statuses.map(\.isOverLimit) == over, sourceLocation: sourceLocation)
+            #expect(decision.isOverLimit == over.contains(true), sourceLocation: sourceLocation)
         }
-        if let remaining { #expect(answer.statuses.map(\.remaining) == remaining, sourceLocation: sourceLocation) }
+        if let remaining { #expect(decision.statuses.map(\.remaining) == remaining, sourceLocation: sourceLocation) }
     }
 
     static let algorithms: [DescriptorLimit] = [
@@ -59,15 +59,17 @@ struct DomainTests {
     func concurrentRequestsTakeExactlyLimit(limit: DescriptorLimit) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: limit)])
         try await Fleet.run(of: 2, domains: settings) { fleet in
-            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let grantedCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<200 {
-                    group.addTask { try await fleet.sidecars[call % 2].decide("edge", [Self.ask("ip")])?.isOverLimit == false }
+                    group.addTask {
+                        try await fleet.sidecars[call % 2].decide("edge", [Self.descriptor("ip")])?.isOverLimit == false
+                    }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             // A new aligned window may begin during the calls.
-            #expect(granted == 10 || granted == 20 && limit == Self.rate(10, isAligned: true))
-            try await Self.expect(fleet, Self.ask("ip", "another"), remaining: [9])
+            #expect(grantedCount == 10 || grantedCount == 20 && limit == Self.rate(10, isAligned: true))
+            try await Self.expect(fleet, Self.descriptor("ip", "another"), remaining: [9])
         }
     }
 
@@ -78,9 +80,9 @@ struct DomainTests {
             $0.countsRefused = countsRefused
         }
         try await Fleet.run(domains: settings) { fleet in
-            let ask = Self.ask("ip")
-            try await Self.expect(fleet, ask, ask, ask, over: [false, false, false], remaining: [2, 1, 0])
-            try await Self.expect(fleet, ask, Self.ask("ip", "y"), over: [true, false], remaining: [0, 2])
+            let descriptor = Self.descriptor("ip")
+            try await Self.expect(fleet, descriptor, descriptor, descriptor, over: [false, false, false], remaining: [2, 1, 0])
+            try await Self.expect(fleet, descriptor, Self.descriptor("ip", "y"), over: [true, false], remaining: [0, 2])
         }
     }
 
@@ -89,11 +91,11 @@ struct DomainTests {
         let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
         try await Fleet.run(domains: Self.settings(rules)) { fleet in
             for remaining: Int64 in [1, 0] {
-                let decided = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow"))
+                let decided = try await Self.decide(fleet, Self.descriptor("wide"), Self.descriptor("narrow"))
                 #expect(!decided.isOver && decided.remaining == [98 + remaining, remaining])
             }
             for _ in 0..<3 {
-                let decided = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow"))
+                let decided = try await Self.decide(fleet, Self.descriptor("wide"), Self.descriptor("narrow"))
                 #expect(decided.isOver && decided.over == [false, true])
             }
             #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:wide=x:60s").integer == 2)
@@ -105,11 +107,11 @@ struct DomainTests {
     func independentDescriptorsTakeSeparately() async throws {
         let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
         try await Fleet.run(domains: Self.settings(rules) { $0.isIndependent = true }) { fleet in
-            for _ in 0..<5 { _ = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow")) }
+            for _ in 0..<5 { _ = try await Self.decide(fleet, Self.descriptor("wide"), Self.descriptor("narrow")) }
             #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:wide=x:60s").integer == 5)
             #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:narrow=x:60s").integer == 2)
-            // Two requests of the same counter fit, the third does not.
-            let other = Self.ask("narrow", "y")
+            // Two requests for the same counter fit, and the third does not.
+            let other = Self.descriptor("narrow", "y")
             try await Self.expect(fleet, other, other, other, over: [false, false, true])
         }
     }
@@ -122,9 +124,9 @@ struct DomainTests {
             $0.countsRefused = true
         }
         try await Fleet.run(domains: settings) { fleet in
-            try await Self.expect(fleet, Self.ask("ip", cost: 8), remaining: [2])
-            try await Self.expect(fleet, Self.ask("ip", cost: 5), over: [true])
-            try await Self.expect(fleet, Self.ask("ip"), over: [true])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 8), remaining: [2])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 5), over: [true])
+            try await Self.expect(fleet, Self.descriptor("ip"), over: [true])
             let value = try await fleet.cli("GET", "interlock:descriptors:{edge}:ip=x:86400s~aligned").text
             #expect(value?.split(separator: ":").last == "14")
         }
@@ -144,32 +146,32 @@ struct DomainTests {
                 let begun = try await fleet.cli("GET", key).text?.split(separator: ":").dropLast().map { $0 + ":" }.joined()
                 _ = try await fleet.cli("SET", key, (begun ?? "") + count, "PX", "86400000")
             }
-            try await Self.expect(fleet, Self.ask("ip", cost: 8), remaining: [2])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 8), remaining: [2])
             try await setCount("9007199254740000")
             // Together, the thousand costs exceed any cost that a single descriptor may have.
-            let huge = (0..<1000).map { Self.ask("ip", cost: 1_000_000_000_000 - Int64($0)) }
+            let huge = (0..<1000).map { Self.descriptor("ip", cost: 1_000_000_000_000 - Int64($0)) }
             for _ in 0..<3 {
-                let answer = try #require(try await fleet.sidecars[0].decide("edge", huge))
-                #expect(answer.statuses.allSatisfy { $0.isOverLimit && $0.remaining == 0 })
+                let decision = try #require(try await fleet.sidecars[0].decide("edge", huge))
+                #expect(decision.statuses.allSatisfy { $0.isOverLimit && $0.remaining == 0 })
             }
             #expect(try await fleet.cli("GET", key).text?.split(separator: ":").last == "9007199254740992")
             // Other software may have written a value beyond the cap.
             try await setCount("9223372036854774784")
-            let answer = try #require(try await fleet.sidecars[0].decide("edge", huge))
-            #expect(answer.isOverLimit)
+            let decision = try #require(try await fleet.sidecars[0].decide("edge", huge))
+            #expect(decision.isOverLimit)
         }
     }
 
     @Test("A cost of 0 inspects and does not take, and refunded hits can be taken again", arguments: algorithms)
     func costOfZero(limit: DescriptorLimit) async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: limit)])) { fleet in
-            try await Self.expect(fleet, Self.ask("ip", cost: 7), remaining: [3])
-            try await Self.expect(fleet, Self.ask("ip", cost: 0), remaining: [3])
-            try await Self.expect(fleet, Self.ask("ip", cost: 4), over: [true])
-            try await Self.expect(fleet, Self.ask("ip", cost: -5), remaining: [8])
-            try await Self.expect(fleet, Self.ask("ip", cost: 4), remaining: [4])
-            try await Self.expect(fleet, Self.ask("ip", cost: -100), remaining: [10])
-            try await Self.expect(fleet, Self.ask("ip", cost: 10), remaining: [0])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 7), remaining: [3])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 0), remaining: [3])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 4), over: [true])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: -5), remaining: [8])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 4), remaining: [4])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: -100), remaining: [10])
+            try await Self.expect(fleet, Self.descriptor("ip", cost: 10), remaining: [0])
         }
     }
 
@@ -187,15 +189,17 @@ struct DomainTests {
         ]
         try await Fleet.run(domains: Self.settings(rules)) { fleet in
             for index in 0..<3 {
-                let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("shadow")]))
-                #expect(!answer.isOverLimit && answer.statuses[0].isShadowRefusal == (index > 0))
+                let decision = try #require(try await fleet.sidecars[0].decide("edge", [Self.descriptor("shadow")]))
+                #expect(!decision.isOverLimit && decision.statuses[0].isShadowRefusal == (index > 0))
             }
-            try await Self.expect(fleet, Self.ask("free"), Self.ask("other"), over: [false, false])
-            try await Self.expect(fleet, Self.ask("never"), Self.ask("general"), over: [true, false])
-            for _ in 0..<3 { try await Self.expect(fleet, Self.ask("general"), Self.ask("special"), over: [false, false]) }
-            try await Self.expect(fleet, Self.ask("general"), over: [false])
-            try await Self.expect(fleet, Self.ask("general"), over: [true])
-            #expect(try await fleet.sidecars[0].decide("unknown", [Self.ask("general")]) == nil)
+            try await Self.expect(fleet, Self.descriptor("free"), Self.descriptor("other"), over: [false, false])
+            try await Self.expect(fleet, Self.descriptor("never"), Self.descriptor("general"), over: [true, false])
+            for _ in 0..<3 {
+                try await Self.expect(fleet, Self.descriptor("general"), Self.descriptor("special"), over: [false, false])
+            }
+            try await Self.expect(fleet, Self.descriptor("general"), over: [false])
+            try await Self.expect(fleet, Self.descriptor("general"), over: [true])
+            #expect(try await fleet.sidecars[0].decide("unknown", [Self.descriptor("general")]) == nil)
         }
     }
 
@@ -205,10 +209,10 @@ struct DomainTests {
         try await Fleet.run(domains: settings) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<3 {
-                let answer = try #require(try await sidecar.decide("edge", [Self.ask("ip")]))
-                #expect(!answer.isOverLimit)
+                let decision = try #require(try await sidecar.decide("edge", [Self.descriptor("ip")]))
+                #expect(!decision.isOverLimit)
             }
-            let domains = try await sidecar.eventLoop.submit { sidecar.callsOnEventLoop().allDomains() }.get()
+            let domains = try await sidecar.eventLoop.submit { sidecar.loopBound().allDomains() }.get()
             let decisions = try #require(domains.first?.rules.first?.decisions)
             #expect([decisions.ok, decisions.overLimit, decisions.shadow] == [1, 0, 2])
         }
@@ -217,12 +221,12 @@ struct DomainTests {
     @Test("A limit override replaces the rule's limit")
     func overrideReplacesLimit() async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: Self.rate(1))])) { fleet in
-            var overriding = Self.ask("ip")
+            var overriding = Self.descriptor("ip")
             overriding.override = .init(limit: 3, window: .seconds(3600), name: "1h")
             for remaining: Int64 in [2, 1, 0] { try await Self.expect(fleet, overriding, remaining: [remaining]) }
             try await Self.expect(fleet, overriding, over: [true])
-            try await Self.expect(fleet, Self.ask("ip"), remaining: [0])
-            var unmatched = Self.ask("unruled")
+            try await Self.expect(fleet, Self.descriptor("ip"), remaining: [0])
+            var unmatched = Self.descriptor("unruled")
             unmatched.override = .init(limit: 0, window: .seconds(1), name: "1s")
             try await Self.expect(fleet, unmatched, over: [true])
         }
@@ -236,12 +240,12 @@ struct DomainTests {
         special.replaces = ["general"]
         try await Fleet.run(domains: Self.settings([general, special])) { fleet in
             func overriding(_ key: String) -> RequestedDescriptor {
-                var ask = Self.ask(key)
-                ask.override = .init(limit: 5, window: .seconds(3600), name: "1h")
-                return ask
+                var descriptor = Self.descriptor(key)
+                descriptor.override = .init(limit: 5, window: .seconds(3600), name: "1h")
+                return descriptor
             }
-            try await Self.expect(fleet, overriding("general"), Self.ask("special"), remaining: [4, 999])
-            try await Self.expect(fleet, Self.ask("general"), overriding("special"), remaining: [99, 4])
+            try await Self.expect(fleet, overriding("general"), Self.descriptor("special"), remaining: [4, 999])
+            try await Self.expect(fleet, Self.descriptor("general"), overriding("special"), remaining: [99, 4])
         }
     }
 
@@ -250,13 +254,13 @@ struct DomainTests {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.whenRedisIsDown = policy }
         try await Fleet.run(domains: settings) { fleet in
             await fleet.server.kill()
-            try await eventually("the sidecar has noticed it") { await !fleet.sidecars[0].isReady }
+            try await eventually("the sidecar has noticed that Redis is down") { await !fleet.sidecars[0].isReady }
             var over: [Bool] = []
             var cause: RequestDecision.Cause?
             for _ in 0..<3 {
-                let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("ip")]))
-                over.append(answer.isOverLimit)
-                cause = answer.isOverLimit ? answer.cause : nil
+                let decision = try #require(try await fleet.sidecars[0].decide("edge", [Self.descriptor("ip")]))
+                over.append(decision.isOverLimit)
+                cause = decision.isOverLimit ? decision.cause : nil
             }
             switch policy {
             case .local:
@@ -282,12 +286,13 @@ struct DomainTests {
         }
         try await Fleet.run(domains: settings) { fleet in
             await fleet.server.kill()
-            try await eventually("the sidecar has noticed it") { await !fleet.sidecars[0].isReady }
+            try await eventually("the sidecar has noticed that Redis is down") { await !fleet.sidecars[0].isReady }
             for (requested, cause) in [
-                ([Self.ask("never"), Self.ask("ip")], RequestDecision.Cause.limit), ([Self.ask("ip")], .redis),
+                ([Self.descriptor("never"), Self.descriptor("ip")], RequestDecision.Cause.limit),
+                ([Self.descriptor("ip")], .redis),
             ] {
-                let answer = try #require(try await fleet.sidecars[0].decide("edge", requested))
-                #expect(answer.isOverLimit && answer.cause == cause)
+                let decision = try #require(try await fleet.sidecars[0].decide("edge", requested))
+                #expect(decision.isOverLimit && decision.cause == cause)
             }
         }
     }
@@ -299,13 +304,15 @@ struct DomainTests {
         }
         try await Fleet.run(domains: settings) { fleet in
             // A busy machine may take longer than 15 ms to answer.
-            try await eventually("it answers in time") { try await !Self.decided(fleet, Self.ask("ip", "w")).isOver }
+            try await eventually("the sidecar answers in time") {
+                try await !Self.decide(fleet, Self.descriptor("ip", "w")).isOver
+            }
             // The pause is shorter than Redis's own timeout of two seconds.
             try await fleet.cli("CLIENT", "PAUSE", "1500", "ALL")
-            try await Self.expect(fleet, Self.ask("ip"), over: [true])
-            try await Self.expect(fleet, Self.ask("ip", "y"), over: [true])
-            try await eventually(within: .seconds(10), "it answers again") {
-                try await !Self.decided(fleet, Self.ask("ip", "z")).isOver
+            try await Self.expect(fleet, Self.descriptor("ip"), over: [true])
+            try await Self.expect(fleet, Self.descriptor("ip", "y"), over: [true])
+            try await eventually(within: .seconds(10), "the sidecar admits requests again") {
+                try await !Self.decide(fleet, Self.descriptor("ip", "z")).isOver
             }
         }
     }
@@ -320,16 +327,17 @@ struct DomainTests {
                 for call in 0..<200 {
                     group.addTask {
                         if call % 50 == 25 { await fleet.sidecars[0].reload(domains: call == 75 ? [] : few) }
-                        guard let answer = try await fleet.sidecars[0].decide("edge", [Self.ask("ip")]) else { return }
+                        guard let decision = try await fleet.sidecars[0].decide("edge", [Self.descriptor("ip")]) else { return }
                         let limits = [1000, 5000].map { DescriptorStatus.Bound.limited(limit: $0, window: .seconds(60)) }
-                        #expect(limits.contains(answer.statuses[0].bound) && answer.statuses[0].rule?.path == "ip")
+                        #expect(limits.contains(decision.statuses[0].bound) && decision.statuses[0].rule?.path == "ip")
                     }
                 }
                 try await group.waitForAll()
             }
             await fleet.sidecars[0].reload(domains: few)
-            let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("ip"), Self.ask("key-3")]))
-            #expect(answer.statuses.map(\.bound) == [.limited(limit: 5000, window: .seconds(60)), .none])
+            let decision = try #require(
+                try await fleet.sidecars[0].decide("edge", [Self.descriptor("ip"), Self.descriptor("key-3")]))
+            #expect(decision.statuses.map(\.bound) == [.limited(limit: 5000, window: .seconds(60)), .none])
         }
     }
 
@@ -337,11 +345,11 @@ struct DomainTests {
     func mergedCounters() async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.maximumCounters = 2 }
         try await Fleet.run(domains: settings) { fleet in
-            for value in ["a", "b"] { try await Self.expect(fleet, Self.ask("ip", value), remaining: [1]) }
-            try await Self.expect(fleet, Self.ask("ip", "c"), remaining: [1])
-            try await Self.expect(fleet, Self.ask("ip", "d"), remaining: [0])
-            try await Self.expect(fleet, Self.ask("ip", "e"), over: [true])
-            try await Self.expect(fleet, Self.ask("ip", "a"), remaining: [0])
+            for value in ["a", "b"] { try await Self.expect(fleet, Self.descriptor("ip", value), remaining: [1]) }
+            try await Self.expect(fleet, Self.descriptor("ip", "c"), remaining: [1])
+            try await Self.expect(fleet, Self.descriptor("ip", "d"), remaining: [0])
+            try await Self.expect(fleet, Self.descriptor("ip", "e"), over: [true])
+            try await Self.expect(fleet, Self.descriptor("ip", "a"), remaining: [0])
         }
     }
 }

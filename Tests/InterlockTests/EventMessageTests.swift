@@ -11,7 +11,7 @@ struct EventMessageTests {
     }
 
     @Test("A breaker's change is read with all its fields")
-    func breaker() throws {
+    func breakerChangeIsReadWithFields() throws {
         let event = try #require(
             Self.event(
                 #""type":"breaker","service":"catalog","state":"half_open","cause":"failures","since_ms":5,"until_ms":6,"#
@@ -47,7 +47,7 @@ struct EventMessageTests {
     }
 
     @Test("A limit event is read with or without its subject", arguments: LimitEvent.Kind.allCases, ["u 1", nil])
-    func limit(kind: LimitEvent.Kind, subject: String?) {
+    func limitEventIsReadWithOrWithoutSubject(kind: LimitEvent.Kind, subject: String?) {
         let event = Self.event(
             #""type":"\#(kind.rawValue)","service":"catalog","limit":"1s","used":8,"capacity":10"#
                 + (subject.map { #","subject":"\#($0)""# } ?? ""))
@@ -96,7 +96,7 @@ struct EventMessageTests {
     }
 
     @Test("Every type has its own name")
-    func types() {
+    func everyTypeHasItsOwnName() {
         #expect(Set(EventPayload.allTypes).count == EventPayload.allTypes.count)
         #expect(EventPayload.allTypes.contains("limit.near"))
     }

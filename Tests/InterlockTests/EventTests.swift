@@ -6,7 +6,7 @@ import NIOPosix
 import RedisClient
 import Testing
 
-@Suite("Events on a real Redis", .timeLimit(.minutes(2)))
+@Suite("Events on a real Redis server", .timeLimit(.minutes(2)))
 struct EventTests {
     private static let perMinute = ServiceDefinition(
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))])
@@ -18,7 +18,7 @@ struct EventTests {
     // MARK: Delivery
 
     @Test("A breaker's change reaches the other sidecars as its own type, with its origin and Redis's time")
-    func breakers() async throws {
+    func breakerChangeHasItsOwnEventType() async throws {
         try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
             var events = fleet.sidecars[1].events.breakers.makeAsyncIterator()
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
@@ -32,7 +32,7 @@ struct EventTests {
     }
 
     @Test("A broken lock reaches the other sidecars as its own type, with its origin")
-    func locks() async throws {
+    func brokenLockHasItsOwnEventType() async throws {
         try await Fleet.run(of: 2) { fleet in
             var events = fleet.sidecars[1].events.locks.makeAsyncIterator()
             _ = try await fleet.sidecars[0].acquireLock(try LockRequest("orders"))
@@ -52,32 +52,32 @@ struct EventTests {
                 eventLoop: fleet.sidecars[0].eventLoop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             await other.start()
             await other.waitUntilReady()
-            // The event about its own joining may arrive late.
+            // The sidecar's event about its own joining may arrive late.
             let joined = await events.first { $0.sidecar == other.id }
             #expect(joined?.kind == .joined)
             #expect(joined?.origin == other.id)
             await other.stop()
-            let left = await events.first { $0.sidecar == other.id }
-            #expect(left?.kind == .left)
+            let leaveEvent = await events.first { $0.sidecar == other.id }
+            #expect(leaveEvent?.kind == .left)
         }
     }
 
     @Test("A limit that is nearly used up and then reached is reported to the whole fleet, each once, with its origin")
     func limits() async throws {
         try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
-            var seen: [LimitEvent.Kind] = []
+            var kinds: [LimitEvent.Kind] = []
             let local = fleet.sidecars[0].events.limits.subscribe()
             var remote = fleet.sidecars[1].events.limits.makeAsyncIterator()
             var later = fleet.sidecars[0].events.breakers.makeAsyncIterator()
             for _ in 0..<20 { _ = try await fleet.sidecars[0].take(service: "catalog") }
-            while seen.count < 2, let event = await remote.next() {
+            while kinds.count < 2, let event = await remote.next() {
                 #expect(event.origin == fleet.sidecars[0].id)
                 #expect(event.service == "catalog")
                 #expect(event.limitName == "1m")
                 #expect(event.limit == 10)
-                seen.append(event.kind)
+                kinds.append(event.kind)
             }
-            #expect(seen == [.near, .reached])
+            #expect(kinds == [.near, .reached])
             // Local events are delivered on publication, and not again when they return over the channel.
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
             _ = await later.next()
@@ -93,7 +93,9 @@ struct EventTests {
         try await Fleet.run(services: [Self.perMinute]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
-            try await eventually(within: .seconds(10), "it knows that Redis is down") { await !sidecar.status.isRedisUp }
+            try await eventually(within: .seconds(10), "the sidecar has noticed that Redis is down") {
+                await !sidecar.status.isRedisUp
+            }
             var events = sidecar.events.limits.makeAsyncIterator()
             let reader = Task { await events.next() }
             for _ in 0..<20 { _ = try await sidecar.take(service: "catalog") }
@@ -119,8 +121,8 @@ struct EventTests {
             // Event types of newer versions are passed on unchanged.
             let unknown = await all.first { $0.type.hasPrefix("lock.") }
             #expect(unknown?.json == Self.message(2, type: "lock.painted"))
-            let known = await all.first { $0.type.hasPrefix("lock.") }
-            #expect(known?.json == Self.message(3))
+            let lockEvent = await all.first { $0.type.hasPrefix("lock.") }
+            #expect(lockEvent?.json == Self.message(3))
         }
     }
 
@@ -152,7 +154,7 @@ struct EventTests {
     }
 
     @Test("Capacities outside the limits are clamped", arguments: [(-1, 1), (0, 1), (70_000, 65_536)])
-    func capacities(requested: Int, expected: Int) async throws {
+    func capacitiesOutsideLimitsAreClamped(requested: Int, expected: Int) async throws {
         let coordinator = Self.unstarted()
         #expect(coordinator.events.json.subscribe(capacity: requested).capacity == expected)
     }
@@ -172,7 +174,7 @@ struct EventTests {
     }
 
     @Test("A subscription that is not retained has ended")
-    func dropped() async throws {
+    func subscriptionThatIsNotRetainedHasEnded() async throws {
         let coordinator = Self.unstarted()
         do {
             let subscription = coordinator.events.limits.subscribe()
@@ -197,7 +199,7 @@ struct EventTests {
     }
 
     @Test("Every subscription ends when the coordinator stops, and a later one ends immediately")
-    func stopped() async throws {
+    func stopEndsEverySubscription() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let subscription = sidecar.events.breakers.subscribe()

@@ -58,7 +58,7 @@ struct Fleet {
         }
     }
 
-    /// Returns Redis's reply to a command given by its words.
+    /// Sends a command, given by its words, to Redis and returns the reply.
     @discardableResult
     func cli(_ arguments: String...) async throws -> RedisReply {
         try await redis.send(AnyCommand(arguments))
@@ -77,6 +77,7 @@ struct Fleet {
 extension LockRequest {
     /// Creates a request for the lock `name`, which must be a valid name.
     init(_ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, label: String? = nil) throws {
-        self.init(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, label: label)
+        self.init(
+            name: try ResourceName(name), ttlMilliseconds: ttl, waitMilliseconds: wait, owner: owner, label: label)
     }
 }

@@ -29,19 +29,19 @@ struct FleetListTests {
     }
 
     @Test("A reload is visible, whatever the order of the services")
-    func reloaded() async throws {
+    func reloadIsVisible() async throws {
         try await Fleet.run(services: Self.services) { fleet in
-            func published() async throws -> String? { try await fleet.sidecars[0].fleet().first?.configurationDigest }
-            let before = try await published()
+            func publishedDigest() async throws -> String? { try await fleet.sidecars[0].fleet().first?.configurationDigest }
+            let before = try await publishedDigest()
             try await fleet.sidecars[0].reload(services: Self.services.reversed())
-            #expect(try await published() == before)
+            #expect(try await publishedDigest() == before)
             try await fleet.sidecars[0].reload(services: [Self.services[0]])
-            #expect(try await published() == ConfigurationDigest([Self.services[0]]).combined)
+            #expect(try await publishedDigest() == ConfigurationDigest([Self.services[0]]).combined)
         }
     }
 
     @Test("An older sidecar is listed with what it publishes, and one that published nothing with its ID")
-    func older() async throws {
+    func olderSidecarIsListed() async throws {
         try await Fleet.run { fleet in
             try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", "0000000000aa", "9999999999999", "0000000000bb")
             try await fleet.cli(
@@ -57,7 +57,7 @@ struct FleetListTests {
     }
 
     @Test("Concurrent requests for the list get the same list")
-    func shared() async throws {
+    func concurrentRequestsForListGetSameList() async throws {
         try await Fleet.run { fleet in
             let callers = 50
             try await fleet.cli("CONFIG", "RESETSTAT")
@@ -78,13 +78,13 @@ struct FleetListTests {
             }
             let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hgetall"] ?? ""
             let lists = statistics.split(separator: ",").first.flatMap { $0.split(separator: "=").last.flatMap { Int($0) } }
-            // One list is read, and a few more for late requests.
+            // One reading of the list serves all requests, except that late ones may cause a few more.
             #expect(try #require(lists) < callers / 5)
         }
     }
 
     @Test("A sidecar that leaves during a listing is not listed again")
-    func leaving() async throws {
+    func sidecarThatLeavesDuringListingIsNotListedAgain() async throws {
         try await Fleet.run(of: 2) { fleet in
             let leaver = fleet.sidecars[0]
             await withTaskGroup(of: Void.self) { group in

@@ -12,14 +12,14 @@ struct FollowedLeaseTests {
     @Test("Renewal continues while the lease is followed, and no other caller gets the lock")
     func outlivesItsTTL() async throws {
         try await Fleet.run(of: 2) { fleet in
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 600), through: fleet.sidecars[0])
             try await eventually("three ttls have passed") {
                 for sidecar in fleet.sidecars {
                     let other = try await sidecar.acquireLock(try LockRequest("orders"))
                     #expect(other == nil)
                 }
-                return ContinuousClock.now - began >= .milliseconds(3 * 600)
+                return ContinuousClock.now - start >= .milliseconds(3 * 600)
             }
             let loss = await Self.lossSoFar(of: followed)
             #expect(loss == nil)
@@ -35,10 +35,10 @@ struct FollowedLeaseTests {
             let sidecar = fleet.sidecars[0]
             var request = try LockRequest("orders", ttl: 600)
             request.mode = mode
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let (kept, followed) = try await Self.follow(request, through: sidecar)
             let brief = try #require(try await sidecar.acquireLock(request))
-            try await Self.waitUntilElapsed(.milliseconds(3 * 600), since: began)
+            try await Self.waitUntilElapsed(.milliseconds(3 * 600), since: start)
             let information = try await sidecar.inspectLock(name)
             #expect(information?.holders == 1)
             let lapsed = try await sidecar.releaseLock(name, token: brief.token)
@@ -53,11 +53,11 @@ struct FollowedLeaseTests {
     @Test("Renewal survives lost connections")
     func lostConnections() async throws {
         try await Fleet.run { fleet in
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 1000), through: fleet.sidecars[0])
             for round in 1...6 {
                 try await fleet.cli("CLIENT", "KILL", "TYPE", round % 2 == 0 ? "pubsub" : "normal", "SKIPME", "yes")
-                try await Self.waitUntilElapsed(.milliseconds(500 * round), since: began)
+                try await Self.waitUntilElapsed(.milliseconds(500 * round), since: start)
                 let token = try await fleet.cli("GET", Self.key).text
                 #expect(token == lease.token)
             }
@@ -67,14 +67,14 @@ struct FollowedLeaseTests {
     }
 
     @Test("Renewal survives a restart of Redis")
-    func restart() async throws {
+    func renewalSurvivesRestartOfRedis() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 5000), through: sidecar)
             try await fleet.server.restart(keepingData: true)
             try await eventually("Redis is back") { await sidecar.status.isRedisUp }
-            try await Self.waitUntilElapsed(.milliseconds(7000), since: began)
+            try await Self.waitUntilElapsed(.milliseconds(7000), since: start)
             let information = try await sidecar.inspectLock(try ResourceName("orders"))
             #expect(information?.fence == lease.fence)
             #expect(information?.holders == 1)
@@ -93,14 +93,14 @@ struct FollowedLeaseTests {
                 let (lease, _) = try await Self.follow(try LockRequest("orders", ttl: 90), through: holder)
                 try await Self.waitUntilElapsed(.milliseconds(35), since: ContinuousClock.now)
                 _ = try await holder.releaseLock(name, token: lease.token)
-                let released = ContinuousClock.now
-                let next = try #require(try await other.acquireLock(try LockRequest("orders", ttl: 600_000)))
-                try await Self.waitUntilElapsed(.milliseconds(60), since: released)
+                let releaseTime = ContinuousClock.now
+                let nextLease = try #require(try await other.acquireLock(try LockRequest("orders", ttl: 600_000)))
+                try await Self.waitUntilElapsed(.milliseconds(60), since: releaseTime)
                 let token = try await fleet.cli("GET", Self.key).text
-                #expect(token == next.token)
-                let renewal = try await holder.renewLock(name, token: lease.token, ttl: 90)
+                #expect(token == nextLease.token)
+                let renewal = try await holder.renewLock(name, token: lease.token, ttlMilliseconds: 90)
                 #expect(renewal == nil)
-                _ = try await other.releaseLock(name, token: next.token)
+                _ = try await other.releaseLock(name, token: nextLease.token)
             }
         }
     }
@@ -118,12 +118,12 @@ struct FollowedLeaseTests {
     @Test("Renewal ends at the maximum hold, and the holder is notified")
     func endsAtMaximumHold() async throws {
         try await Fleet.run(locks: LockSettings(maximumHold: .seconds(1))) { fleet in
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let (_, followed) = try await Self.follow(try LockRequest("orders", ttl: 300), through: fleet.sidecars[0])
             let loss = await Self.loss(of: followed)
-            let held = ContinuousClock.now - began
+            let holdDuration = ContinuousClock.now - start
             #expect(loss == .expired)
-            #expect(held > .milliseconds(300) && held < .seconds(5))
+            #expect(holdDuration > .milliseconds(300) && holdDuration < .seconds(5))
             try await Self.waitUntilFree(in: fleet)
         }
     }
@@ -131,7 +131,7 @@ struct FollowedLeaseTests {
     // MARK: Notifications
 
     @Test("The holder is notified that an operator broke its lock, whether or not the lease is linked", arguments: [true, false])
-    func broken(isLinked: Bool) async throws {
+    func holderIsNotifiedOfBrokenLock(isLinked: Bool) async throws {
         try await Fleet.run(of: 2) { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
             let (_, followed) = try await Self.follow(request, through: fleet.sidecars[0], isLinked: isLinked)
@@ -177,7 +177,7 @@ struct FollowedLeaseTests {
     }
 
     @Test("The holder is notified that its lock was deleted by hand", arguments: [["DEL", key], ["FLUSHALL"]], [true, false])
-    func deleted(words: [String], isLinked: Bool) async throws {
+    func holderIsNotifiedThatLockWasDeletedByHand(words: [String], isLinked: Bool) async throws {
         try await Fleet.run { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
             let (_, followed) = try await Self.follow(request, through: fleet.sidecars[0], isLinked: isLinked)
@@ -200,7 +200,7 @@ struct FollowedLeaseTests {
     }
 
     @Test("The holder is notified that its lock has another token", arguments: [true, false])
-    func taken(isLinked: Bool) async throws {
+    func holderIsNotifiedThatLockHasAnotherToken(isLinked: Bool) async throws {
         try await Fleet.run { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
             let (_, followed) = try await Self.follow(request, through: fleet.sidecars[0], isLinked: isLinked)
@@ -216,11 +216,11 @@ struct FollowedLeaseTests {
     @Test("The holder is notified at its own deadline when Redis is unreachable", arguments: [true, false])
     func redisUnreachable(isPaused: Bool) async throws {
         try await Fleet.run { fleet in
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 2000), through: fleet.sidecars[0])
             if isPaused { await fleet.server.pause() } else { await fleet.server.kill() }
             let loss = await Self.loss(of: followed)
-            let elapsed = ContinuousClock.now - began
+            let elapsed = ContinuousClock.now - start
             if isPaused { await fleet.server.resume() }
             #expect(loss == .expired)
             #expect(elapsed >= .milliseconds(lease.validMilliseconds))
@@ -235,7 +235,7 @@ struct FollowedLeaseTests {
             let sidecar = fleet.sidecars[0]
             let (_, brief) = try await Self.follow(try LockRequest("other", ttl: 500), through: sidecar, isLinked: false)
             let (lease, long) = try await Self.follow(try LockRequest("orders", ttl: 500), through: sidecar, isLinked: false)
-            let valid = try await sidecar.renewLock(name, token: lease.token, ttl: 600_000)
+            let valid = try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 600_000)
             #expect(valid != nil)
             let loss = await Self.loss(of: brief)
             #expect(loss == .expired)
@@ -257,13 +257,14 @@ struct FollowedLeaseTests {
             let (_, followed) = try await Self.follow(brief, through: sidecar, isLinked: false)
             let loss = await Self.loss(of: followed)
             #expect(loss == .expired)
-            let valid = try await sidecar.renewLock(try ResourceName("orders"), token: others.token, ttl: 600_000)
+            let valid = try await sidecar.renewLock(
+                try ResourceName("orders"), token: others.token, ttlMilliseconds: 600_000)
             #expect(valid != nil)
         }
     }
 
     @Test("The holder is notified when its sidecar shuts down, and the lease stays valid for a while")
-    func shutdown() async throws {
+    func holderIsNotifiedOfShutdown() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let (lease, linked) = try await Self.follow(try LockRequest("orders", ttl: 60_000), through: sidecar)
@@ -280,7 +281,7 @@ struct FollowedLeaseTests {
     }
 
     @Test("The holder is not notified of its own release")
-    func released() async throws {
+    func holderIsNotNotifiedOfItsOwnRelease() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 600_000), through: sidecar)
@@ -292,7 +293,7 @@ struct FollowedLeaseTests {
     }
 
     @Test("The holder is not notified after it unfollowed its lease")
-    func unfollowed() async throws {
+    func holderIsNotNotifiedAfterItUnfollowedLease() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let (lease, first) = try await Self.follow(try LockRequest("orders", ttl: 600_000), through: sidecar)
@@ -345,12 +346,12 @@ struct FollowedLeaseTests {
         try await Fleet.run(of: 2) { fleet in
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 600_000), through: fleet.sidecars[0])
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually("its ticket is in the queue") {
+            try await eventually("the waiter's ticket is in the queue") {
                 try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
             }
             await fleet.sidecars[0].releaseFollowedLease(followed.follower)
-            let granted = try #require(try await next)
-            #expect(granted.fence > lease.fence)
+            let nextLease = try #require(try await next)
+            #expect(nextLease.fence > lease.fence)
         }
     }
 }

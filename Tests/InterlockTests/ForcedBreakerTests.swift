@@ -4,12 +4,12 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Forced breakers on a real Redis")
+@Suite("Forced breakers on a real Redis server")
 struct ForcedBreakerTests {
     private static let service = ServiceDefinition(name: "catalog")
 
     @Test("A forced state with an end returns to automatic once, and shows who forced it and why")
-    func ends() async throws {
+    func forcedStateReturnsToAutomaticOnce() async throws {
         try await Fleet.run(of: 2, services: [Self.service]) { fleet in
             let forced = try await fleet.sidecars[0].forceBreaker(
                 service: "catalog", to: .open, forMilliseconds: 1500, reason: "moving the database", by: "ops")
@@ -18,7 +18,9 @@ struct ForcedBreakerTests {
             #expect(forced.fleet.forcedUntilMilliseconds - forced.fleet.sinceMilliseconds == 1500)
             try await fleet.expect(.open)
             try await fleet.expect(.closed)
-            try await eventually(within: .seconds(10), "the end is in Redis") { try await fleet.breaker("cause") == "auto" }
+            try await eventually(within: .seconds(10), "the end of the forced state is in Redis") {
+                try await fleet.breaker("cause") == "auto"
+            }
             #expect(try await fleet.breaker("forced").isEmpty)
             let history = try await fleet.cli("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").array ?? []
             #expect(history.count == 2)
@@ -35,7 +37,7 @@ struct ForcedBreakerTests {
     }
 
     @Test("A later force replaces an earlier one and its end")
-    func replaced() async throws {
+    func laterForceReplacesEarlierOneAndEnd() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, forMilliseconds: 60_000, by: "ops")
@@ -47,7 +49,7 @@ struct ForcedBreakerTests {
     }
 
     @Test("The history contains the reason")
-    func history() async throws {
+    func historyContainsReason() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .closed, reason: "a \"drill\"", by: "ops")
             let entry = try await fleet.cli("XREVRANGE", "interlock:breaker:{catalog}:history", "+", "-", "COUNT", "1")

@@ -25,9 +25,11 @@ struct GrantFollowingTests {
             let lease = try #require(try await sidecar.acquireLock(try Self.request(mode: mode)))
             let other = mode == .exclusive ? nil : try await sidecar.acquireLock(try Self.request(mode: mode))
             let remaining = other == nil ? 0 : 1
-            #expect(await sidecar.status.locksHeld == remaining + 1)
+            #expect(await sidecar.status.heldLockCount == remaining + 1)
             #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
-            try await eventually(within: .seconds(5), "it is not counted") { await sidecar.status.locksHeld == remaining }
+            try await eventually(within: .seconds(5), "the lease is not counted") {
+                await sidecar.status.heldLockCount == remaining
+            }
             let grants = await sidecar.grants(of: name)
             #expect(grants.last?.end == .lost)
             if other != nil { #expect(grants.first?.end == nil) }
@@ -41,7 +43,9 @@ struct GrantFollowingTests {
             let name = try ResourceName(Self.name)
             _ = try #require(try await sidecar.acquireLock(try Self.request(owner: "job-7")))
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops"))
-            try await eventually(within: .milliseconds(900), "it is not counted") { await sidecar.status.locksHeld == 0 }
+            try await eventually(within: .milliseconds(900), "the lease is not counted") {
+                await sidecar.status.heldLockCount == 0
+            }
             #expect(await sidecar.grants(of: name).first?.end == .lost)
         }
     }
@@ -52,7 +56,7 @@ struct GrantFollowingTests {
             let sidecar = fleet.sidecars[0]
             _ = try #require(try await sidecar.acquireLock(try Self.request()))
             #expect(try await sidecar.breakLock(try ResourceName(Self.name), by: "ops"))
-            #expect(await sidecar.status.locksHeld == 0)
+            #expect(await sidecar.status.heldLockCount == 0)
         }
     }
 
@@ -63,17 +67,19 @@ struct GrantFollowingTests {
             let name = try ResourceName(Self.name)
             let start = ContinuousClock.now
             let lease = try #require(try await sidecar.acquireLock(try Self.request(ttl: 1500, mode: mode)))
-            #expect(try await fleet.sidecars[1].renewLock(name, token: lease.token, ttl: 600_000) != nil)
-            try await eventually("its first ttl is over") { ContinuousClock.now - start > .milliseconds(3200) }
-            #expect(await sidecar.status.locksHeld == 1)
+            #expect(try await fleet.sidecars[1].renewLock(name, token: lease.token, ttlMilliseconds: 600_000) != nil)
+            try await eventually("the lease's first ttl is over") { ContinuousClock.now - start > .milliseconds(3200) }
+            #expect(await sidecar.status.heldLockCount == 1)
             #expect(await sidecar.grants(of: name).first?.end == nil)
             #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
-            try await eventually(within: .seconds(10), "it is not counted") { await sidecar.status.locksHeld == 0 }
+            try await eventually(within: .seconds(10), "the lease is not counted") {
+                await sidecar.status.heldLockCount == 0
+            }
         }
     }
 
     @Test("A linked lease is counted while it is extended, and its release is recorded as a release")
-    func linked() async throws {
+    func linkedLeaseIsCountedWhileExtended() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let name = try ResourceName(Self.name)
@@ -83,30 +89,32 @@ struct GrantFollowingTests {
             let lease = try #require(try await sidecar.acquireLock(request))
             let followed = try await sidecar.followLease(lease, isLinked: true)
             try await eventually("three ttls have passed") { ContinuousClock.now - start > .milliseconds(1800) }
-            #expect(await sidecar.status.locksHeld == 1)
+            #expect(await sidecar.status.heldLockCount == 1)
             #expect(await sidecar.grants(of: name).first?.end == nil)
             #expect(try await sidecar.inspectLock(name)?.label == "nightly")
             #expect(try await sidecar.releaseLock(name, token: lease.token))
             #expect(await sidecar.grants(of: name).first?.end == .released)
-            #expect(await sidecar.status.locksHeld == 0)
+            #expect(await sidecar.status.heldLockCount == 0)
             await sidecar.unfollowLease(followed)
         }
     }
 
     @Test("A quorum's lease that another sidecar releases is not counted")
-    func quorum() async throws {
+    func quorumLeaseThatAnotherSidecarReleasesIsNotCounted() async throws {
         try await Quorum.run(of: 2) { quorum in
             let sidecar = quorum.sidecars[0]
-            let before = await sidecar.status.locksHeld
+            let before = await sidecar.status.heldLockCount
             let lease = try #require(try await sidecar.acquireLock(try LockRequest(Self.name, ttl: 600_000)))
             #expect(try await quorum.sidecars[1].releaseLock(try ResourceName(Self.name), token: lease.token))
-            try await eventually(within: .seconds(5), "it is not counted") { await sidecar.status.locksHeld <= before }
+            try await eventually(within: .seconds(5), "the lease is not counted") {
+                await sidecar.status.heldLockCount <= before
+            }
             #expect(await sidecar.grants(of: try ResourceName(Self.name)).first?.end == .lost)
         }
     }
 
     @Test("An owner without a label is shown with the sidecar's host")
-    func ownerWithoutLabel() async throws {
+    func unlabeledOwnerIsShownWithHost() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try #require(try await sidecar.acquireLock(try Self.request(owner: "job-7")))

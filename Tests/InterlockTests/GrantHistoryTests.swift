@@ -11,28 +11,32 @@ struct GrantHistoryTests {
     }
 
     @Test("Each grant is listed with its holder, its wait and its end, the newest first")
-    func endings() async throws {
+    func eachGrantIsListedWithItsHolder() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (sidecar, other) = (fleet.sidecars[0], fleet.sidecars[1])
-            let released = try #require(try await sidecar.acquireLock(try LockRequest("orders", label: "web-1")))
+            let releasedLease = try #require(try await sidecar.acquireLock(try LockRequest("orders", label: "web-1")))
             let waiting = Task {
                 try await sidecar.acquireLock(try LockRequest("orders", wait: 60_000, owner: "job-7", label: "job"))
             }
-            try await eventually("it waits") { await sidecar.status.locksWaiting == 1 }
-            #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: released.token))
+            try await eventually("the caller waits") { await sidecar.status.lockWaiterCount == 1 }
+            #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: releasedLease.token))
             let broken = try #require(try await waiting.value)
             #expect(try await other.breakLock(try ResourceName("orders"), by: "admin"))
-            #expect(try await sidecar.renewLock(try ResourceName("orders"), token: broken.token, ttl: 30_000) == nil)
+            #expect(
+                try await sidecar.renewLock(try ResourceName("orders"), token: broken.token, ttlMilliseconds: 30_000)
+                    == nil)
             let brief = try #require(try await sidecar.acquireLock(try LockRequest("brief", ttl: 100)))
-            try await eventually("it has lapsed") { try await Self.grants(sidecar, of: "brief").first?.end == .lapsed }
-            let held = try #require(try await sidecar.acquireLock(try LockRequest("held")))
+            try await eventually("the brief lease has lapsed") {
+                try await Self.grants(sidecar, of: "brief").first?.end == .lapsed
+            }
+            let heldLease = try #require(try await sidecar.acquireLock(try LockRequest("held")))
             let grants = try await Self.grants(sidecar)
-            #expect(grants.map(\.fence) == [held, brief, broken, released].map(\.fence))
+            #expect(grants.map(\.fence) == [heldLease, brief, broken, releasedLease].map(\.fence))
             #expect(grants.map(\.end) == [nil, .lapsed, .lost, .released])
             #expect(grants.map(\.label) == ["test", "test", "job", "web-1"])
             #expect(grants[1].endedMilliseconds.map { $0 - grants[1].grantedMilliseconds } ?? 0 <= 100)
             #expect(grants[2].waitedMilliseconds <= grants[2].grantedMilliseconds - grants[3].grantedMilliseconds + 1)
-            #expect(try await Self.grants(sidecar, of: "orders").map(\.fence) == [broken.fence, released.fence])
+            #expect(try await Self.grants(sidecar, of: "orders").map(\.fence) == [broken.fence, releasedLease.fence])
             #expect(try await Self.grants(other).isEmpty)
         }
     }
@@ -42,9 +46,11 @@ struct GrantHistoryTests {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 200, owner: "job-7")))
-            let again = try await sidecar.acquireLock(try LockRequest("orders", ttl: 60_000, owner: "job-7", label: "late"))
-            #expect(again?.fence == first.fence)
-            #expect(try await sidecar.renewLock(try ResourceName("orders"), token: "job-7", ttl: 90_000) != nil)
+            let repeatedLease = try await sidecar.acquireLock(
+                try LockRequest("orders", ttl: 60_000, owner: "job-7", label: "late"))
+            #expect(repeatedLease?.fence == first.fence)
+            #expect(
+                try await sidecar.renewLock(try ResourceName("orders"), token: "job-7", ttlMilliseconds: 90_000) != nil)
             let grants = try await Self.grants(sidecar)
             #expect(grants.map(\.fence) == [first.fence])
             #expect(grants.first?.end == nil)
@@ -62,7 +68,7 @@ struct GrantHistoryTests {
             let second = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             #expect(try await other.releaseLock(name, token: second.token))
             let third = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 100)))
-            try await eventually("it has expired in Redis") { try await sidecar.inspectLock(name) == nil }
+            try await eventually("the lease has expired in Redis") { try await sidecar.inspectLock(name) == nil }
             #expect(try await !sidecar.releaseLock(name, token: third.token))
             let grants = try await Self.grants(sidecar)
             #expect(grants.map(\.fence) == [third, second, first].map(\.fence))
@@ -72,7 +78,7 @@ struct GrantHistoryTests {
     }
 
     @Test("The last hundred of many grants are remembered")
-    func limited() async throws {
+    func lastHundredOfManyGrantsAreRemembered() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             var fences: [Int64] = []
@@ -88,7 +94,7 @@ struct GrantHistoryTests {
     }
 
     @Test("A quorum's grants are listed too")
-    func quorum() async throws {
+    func quorumGrantsAreListedToo() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))

@@ -17,10 +17,10 @@ struct GroupLeaseTests {
             // Other holders in between do not change the result.
             let other = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
             #expect(other.fence > first.fence)
-            let again = try #require(
+            let repeatedLease = try #require(
                 try await fleet.sidecars[1].acquireLock(try GroupLockTests.request(mode, ttl: 60_000, owner: "job-7")))
-            #expect(again.token == "job-7")
-            #expect(again.fence == first.fence)
+            #expect(repeatedLease.token == "job-7")
+            #expect(repeatedLease.fence == first.fence)
             let information = try await fleet.sidecars[0].inspectLock(name)
             #expect(information?.holders == 2)
             #expect(information?.ttlMilliseconds ?? 0 > 30_000)
@@ -32,22 +32,22 @@ struct GroupLeaseTests {
     }
 
     @Test("A lease is renewed or released only with its token", arguments: [LockMode.shared, .permits(2)])
-    func byTokenOnly(mode: LockMode) async throws {
+    func onlyTokenRenewsOrReleasesLease(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try GroupLockTests.request(mode)))
-            let otherRenewal = try await sidecar.renewLock(name, token: "somebody", ttl: 60_000)
+            let otherRenewal = try await sidecar.renewLock(name, token: "somebody", ttlMilliseconds: 60_000)
             #expect(otherRenewal == nil)
             let otherRelease = try await sidecar.releaseLock(name, token: "somebody")
             #expect(!otherRelease)
-            let valid = try #require(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000))
+            let valid = try #require(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000))
             #expect(valid > 50_000)
             let isReleased = try await sidecar.releaseLock(name, token: lease.token)
             #expect(isReleased)
             let isReleasedAgain = try await sidecar.releaseLock(name, token: lease.token)
             #expect(!isReleasedAgain)
-            let lateRenewal = try await sidecar.renewLock(name, token: lease.token, ttl: 60_000)
+            let lateRenewal = try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000)
             #expect(lateRenewal == nil)
         }
     }
@@ -62,7 +62,7 @@ struct GroupLeaseTests {
             #expect(group != lease.token)
 
             // The refusal may say that the lease is lost or that the token is invalid.
-            let renewal = try? await sidecar.renewLock(name, token: group, ttl: 600_000)
+            let renewal = try? await sidecar.renewLock(name, token: group, ttlMilliseconds: 600_000)
             #expect(renewal == nil)
             let isReleased = (try? await sidecar.releaseLock(name, token: group)) ?? false
             #expect(!isReleased)
@@ -83,7 +83,7 @@ struct GroupLeaseTests {
     // MARK: Inspecting and breaking
 
     @Test("A break ends the leases of all holders, and a writer gets the lock", arguments: [LockMode.shared, .permits(3)])
-    func broken(mode: LockMode) async throws {
+    func breakEndsEveryLease(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var leases: [Lease] = []
@@ -93,11 +93,11 @@ struct GroupLeaseTests {
             let isBroken = try await fleet.sidecars[1].breakLock(name, by: "ops")
             #expect(isBroken)
             for lease in leases {
-                let renewal = try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 30_000)
+                let renewal = try await fleet.sidecars[0].renewLock(name, token: lease.token, ttlMilliseconds: 30_000)
                 #expect(renewal == nil)
             }
-            let next = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(.exclusive)))
-            #expect(leases.allSatisfy { $0.fence < next.fence })
+            let nextLease = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(.exclusive)))
+            #expect(leases.allSatisfy { $0.fence < nextLease.fence })
         }
     }
 
@@ -106,11 +106,11 @@ struct GroupLeaseTests {
     func brokenUnderAFence(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
-            let released = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
+            let releasedLease = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
             let lease = try #require(try await fleet.sidecars[1].acquireLock(try GroupLockTests.request(mode)))
             _ = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
-            _ = try await fleet.sidecars[0].releaseLock(name, token: released.token)
-            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: released.fence) == false)
+            _ = try await fleet.sidecars[0].releaseLock(name, token: releasedLease.token)
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: releasedLease.fence) == false)
             #expect(try await fleet.sidecars[0].inspectLock(name)?.holders == 2)
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence))
             #expect(try await fleet.sidecars[0].inspectLock(name) == nil)
@@ -120,7 +120,7 @@ struct GroupLeaseTests {
     @Test(
         "An inspection shows the mode and the number of holders, but no tokens",
         arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])
-    func inspected(mode: LockMode, label: String) async throws {
+    func inspectionShowsModeAndHolderCount(mode: LockMode, label: String) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[1]

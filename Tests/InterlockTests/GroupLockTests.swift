@@ -20,8 +20,8 @@ struct GroupLockTests {
             }
             for reader in readers {
                 for sidecar in fleet.sidecars {
-                    let refused = try await sidecar.acquireLock(try Self.request(.exclusive))
-                    #expect(refused == nil)
+                    let attempt = try await sidecar.acquireLock(try Self.request(.exclusive))
+                    #expect(attempt == nil)
                 }
                 // A lease can be released through any sidecar.
                 let isReleased = try await fleet.sidecars[1].releaseLock(name, token: reader.token)
@@ -30,8 +30,8 @@ struct GroupLockTests {
             let writer = try await fleet.sidecars[0].acquireLock(try Self.request(.exclusive))
             #expect(writer != nil)
             for sidecar in fleet.sidecars {
-                let refused = try await sidecar.acquireLock(try Self.request(.shared))
-                #expect(refused == nil)
+                let attempt = try await sidecar.acquireLock(try Self.request(.shared))
+                #expect(attempt == nil)
             }
         }
     }
@@ -62,8 +62,8 @@ struct GroupLockTests {
             try await Self.waitUntilTicketsAreQueued(1, in: fleet)
 
             for sidecar in fleet.sidecars {
-                let refused = try await sidecar.acquireLock(try Self.request(.shared))
-                #expect(refused == nil)
+                let attempt = try await sidecar.acquireLock(try Self.request(.shared))
+                #expect(attempt == nil)
             }
             let latecomers = fleet.sidecars.map { sidecar in
                 Task { try await sidecar.acquireLock(try Self.request(.shared, wait: 60_000)) }
@@ -71,13 +71,13 @@ struct GroupLockTests {
             try await Self.waitUntilWaiting(3, in: fleet)
 
             for reader in readers {
-                let waiting = await Self.waiting(in: fleet)
+                let waiting = await Self.waitingCallerCount(in: fleet)
                 #expect(waiting == 3)
                 let isReleased = try await fleet.sidecars[0].releaseLock(name, token: reader.token)
                 #expect(isReleased)
             }
             let written = try #require(try await writer.value)
-            let stillWaiting = await Self.waiting(in: fleet)
+            let stillWaiting = await Self.waitingCallerCount(in: fleet)
             #expect(stillWaiting == 2)
 
             let isReleased = try await sidecar.releaseLock(name, token: written.token)
@@ -119,11 +119,11 @@ struct GroupLockTests {
             let brief = try #require(try await sidecar.acquireLock(try Self.request(.shared, ttl: 300)))
             let long = try #require(try await sidecar.acquireLock(try Self.request(.shared, ttl: 60_000)))
             try await eventually("one holder remains") { try await sidecar.inspectLock(name)?.holders == 1 }
-            let renewal = try await sidecar.renewLock(name, token: brief.token, ttl: 60_000)
+            let renewal = try await sidecar.renewLock(name, token: brief.token, ttlMilliseconds: 60_000)
             #expect(renewal == nil)
             let isReleased = try await sidecar.releaseLock(name, token: brief.token)
             #expect(!isReleased)
-            let valid = try #require(try await sidecar.renewLock(name, token: long.token, ttl: 600_000))
+            let valid = try #require(try await sidecar.renewLock(name, token: long.token, ttlMilliseconds: 600_000))
             #expect(valid > 300_000)
         }
     }
@@ -140,7 +140,7 @@ struct GroupLockTests {
             let sidecar = fleet.sidecars[index]
             let next = Task { try await sidecar.acquireLock(try Self.request(.shared, wait: 60_000)) }
             try await eventually("the reader waits behind it") {
-                let waiting = await sidecar.status.locksWaiting
+                let waiting = await sidecar.status.lockWaiterCount
                 let waiters = try await fleet.sidecars[1].inspectLock(name)?.waiters
                 return waiting == (index == 0 ? 2 : 1) && waiters == (index == 0 ? 1 : 2)
             }
@@ -159,22 +159,22 @@ struct GroupLockTests {
     // MARK: Semaphores
 
     @Test("A semaphore of three has three holders, and the next waiter gets the first released slot", arguments: [0, 1, 2])
-    func semaphore(leaver: Int) async throws {
+    func semaphoreOfThreeHasThreeHolders(leaver: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var holders: [Lease] = []
             for index in 0..<3 {
                 holders.append(try #require(try await fleet.sidecars[index % 2].acquireLock(try Self.request(.permits(3)))))
             }
-            let refused = try await fleet.sidecars[0].acquireLock(try Self.request(.permits(3)))
-            #expect(refused == nil)
+            let attempt = try await fleet.sidecars[0].acquireLock(try Self.request(.permits(3)))
+            #expect(attempt == nil)
             let sidecar = fleet.sidecars[1]
             let fourth = Task { try await sidecar.acquireLock(try Self.request(.permits(3), wait: 60_000)) }
             try await Self.waitUntilTicketsAreQueued(1, in: fleet)
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: holders[leaver].token)
             #expect(isReleased)
-            let granted = try #require(try await fourth.value)
-            #expect(holders.allSatisfy { $0.fence < granted.fence })
+            let nextLease = try #require(try await fourth.value)
+            #expect(holders.allSatisfy { $0.fence < nextLease.fence })
             let fifth = try await sidecar.acquireLock(try Self.request(.permits(3)))
             #expect(fifth == nil)
             let information = try await sidecar.inspectLock(name)
@@ -210,8 +210,8 @@ struct GroupLockTests {
             for slots in [2, 5] {
                 holders.append(try #require(try await fleet.sidecars[0].acquireLock(try Self.request(.permits(slots)))))
             }
-            let refused = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(5)))
-            #expect(refused == nil)
+            let attempt = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(5)))
+            #expect(attempt == nil)
             for holder in holders { _ = try await fleet.sidecars[0].releaseLock(name, token: holder.token) }
             // The next holder determines a new number of slots.
             for _ in 0..<3 {
@@ -245,26 +245,26 @@ struct GroupLockTests {
             (LockMode.exclusive, LockMode.permits(2)), (.shared, .permits(2)), (.permits(2), .exclusive),
             (.permits(2), .shared),
         ], [Int64(0), 60_000])
-    func mixed(modes: (LockMode, LockMode), wait: Int64) async throws {
+    func otherSemaphoreModeIsCallerError(modes: (LockMode, LockMode), wait: Int64) async throws {
         let (held, requested) = modes
         try await Fleet.run(of: 2) { fleet in
             _ = try #require(try await fleet.sidecars[0].acquireLock(try Self.request(held)))
             for sidecar in fleet.sidecars {
                 let code = await Self.code { _ = try await sidecar.acquireLock(try Self.request(requested, wait: wait)) }
                 #expect(code == .invalid)
-                let waiting = await sidecar.status.locksWaiting
+                let waiting = await sidecar.status.lockWaiterCount
                 #expect(waiting == 0)
             }
         }
     }
 
     @Test("Readers and a writer exclude each other without an error", arguments: [LockMode.shared, .exclusive])
-    func excluded(held: LockMode) async throws {
+    func readersAndWriterExcludeEachOtherWithoutError(held: LockMode) async throws {
         try await Fleet.run { fleet in
             let requested: LockMode = held == .shared ? .exclusive : .shared
             _ = try #require(try await fleet.sidecars[0].acquireLock(try Self.request(held)))
-            let refused = try await fleet.sidecars[0].acquireLock(try Self.request(requested))
-            #expect(refused == nil)
+            let attempt = try await fleet.sidecars[0].acquireLock(try Self.request(requested))
+            #expect(attempt == nil)
             let stillRefused = try await fleet.sidecars[0].acquireLock(try Self.request(requested, wait: 50))
             #expect(stillRefused == nil)
         }
@@ -336,17 +336,18 @@ extension GroupLockTests {
     static func request(
         _ mode: LockMode, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil
     ) throws -> LockRequest {
-        LockRequest(name: try ResourceName("orders"), ttl: ttl, wait: wait, owner: owner, mode: mode)
+        LockRequest(
+            name: try ResourceName("orders"), ttlMilliseconds: ttl, waitMilliseconds: wait, owner: owner, mode: mode)
     }
 
-    private static func waiting(in fleet: Fleet) async -> Int {
+    private static func waitingCallerCount(in fleet: Fleet) async -> Int {
         var count = 0
-        for sidecar in fleet.sidecars { count += await sidecar.status.locksWaiting }
+        for sidecar in fleet.sidecars { count += await sidecar.status.lockWaiterCount }
         return count
     }
 
     private static func waitUntilWaiting(_ count: Int, in fleet: Fleet) async throws {
-        try await eventually("\(count) wait") { await waiting(in: fleet) == count }
+        try await eventually("\(count) callers wait") { await waitingCallerCount(in: fleet) == count }
     }
 
     private static func waitUntilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
@@ -356,7 +357,7 @@ extension GroupLockTests {
     }
 
     private static func waitUntilFree(in fleet: Fleet) async throws {
-        try await eventually("it is free, and no one waits for it") {
+        try await eventually("the lock is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, holdersKey, "interlock:grants:{orders}", "interlock:queue:{orders}").integer
                 == 0
         }
@@ -384,7 +385,7 @@ extension GroupLockTests {
         private let state = NIOLockedValueBox(State())
 
         var maximumReaders: Int { state.withLockedValue { $0.maximumReaders } }
-        /// The number of times that a writer was inside with another holder.
+        /// The number of times that a writer held the lock together with another holder.
         var conflicts: Int { state.withLockedValue { $0.conflicts } }
 
         func enter(isWriter: Bool) {

@@ -92,13 +92,13 @@ struct HandOverTests {
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
             try await Self.waitUntilTicketsAreQueued(1, in: fleet)
-            let released = clock.now
+            let releaseTime = clock.now
             let isReleased = try await fleet.sidecars[releaser].releaseLock(name, token: lease.token)
             #expect(isReleased)
-            let granted = try #require(try await next)
-            #expect(granted.fence > lease.fence)
+            let nextLease = try #require(try await next)
+            #expect(nextLease.fence > lease.fence)
             // The periodic recheck, which makes up for lost messages, would come much later.
-            #expect(clock.now - released < .seconds(3))
+            #expect(clock.now - releaseTime < .seconds(3))
         }
     }
 
@@ -109,7 +109,7 @@ struct HandOverTests {
             let clock = ContinuousClock()
             let (holder, first) = (fleet.sidecars[0], fleet.sidecars[1])
             for round in 0..<50 {
-                let held = try #require(try await holder.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
+                let heldLease = try #require(try await holder.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
                 let leaver = Task { try await first.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
                 try await Self.waitUntilTicketsAreQueued(1, in: fleet)
                 // The next waiter is behind the leaver, in the same sidecar or in another.
@@ -117,23 +117,23 @@ struct HandOverTests {
                 let next = Task { try await other.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
                 try await Self.waitUntilWaiting(2, in: fleet)
 
-                let released = clock.now
-                async let isReleased = holder.releaseLock(name, token: held.token)
+                let releaseTime = clock.now
+                async let isReleased = holder.releaseLock(name, token: heldLease.token)
                 for _ in 0..<(round % 10) { await Task.yield() }
                 leaver.cancel()
                 let wasHeld = try await isReleased
                 #expect(wasHeld)
                 if let won = try? await leaver.value { _ = try await first.releaseLock(name, token: won.token) }
-                let granted = try #require(try await next.value)
-                #expect(clock.now - released < .seconds(3))
-                _ = try await other.releaseLock(name, token: granted.token)
+                let nextLease = try #require(try await next.value)
+                #expect(clock.now - releaseTime < .seconds(3))
+                _ = try await other.releaseLock(name, token: nextLease.token)
             }
             try await Self.waitUntilFree(in: fleet)
         }
     }
 
     @Test("A hand-over between sidecars costs at most three commands")
-    func commands() async throws {
+    func handOverBetweenSidecarsCostsAtMostThreeCommands() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let clock = ContinuousClock()
@@ -142,7 +142,7 @@ struct HandOverTests {
                 let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 20_000)))
                 _ = try await sidecar.releaseLock(name, token: lease.token)
             }
-            let began = clock.now
+            let start = clock.now
             let before = await Self.commandsSent(by: fleet)
             let cycles = 200
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -158,13 +158,13 @@ struct HandOverTests {
                 try await group.waitForAll()
             }
             let spent = await Self.commandsSent(by: fleet) - before
-            print("\(spent) commands for \(2 * cycles) hand-overs in \(clock.now - began)")
-            #expect(spent <= Int64(3 * 2 * cycles) + Self.upkeep(since: began))
+            print("\(spent) commands for \(2 * cycles) hand-overs in \(clock.now - start)")
+            #expect(spent <= Int64(3 * 2 * cycles) + Self.upkeep(since: start))
         }
     }
 
     @Test("Under load one holder at a time has the lock, fences rise, and no key remains, although callers leave and time out")
-    func stress() async throws {
+    func lockHasOneHolderAtATimeUnderLoad() async throws {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
             let holders = HolderCount()
@@ -181,9 +181,9 @@ struct HandOverTests {
                             guard let lease = try await Self.acquire(as: behavior, through: sidecar) else { continue }
                             holders.enter(fence: lease.fence)
                             entries.withLockedValue { $0 += 1 }
-                            let seen = guarded.withLockedValue { $0 }
+                            let guardedValue = guarded.withLockedValue { $0 }
                             await Task.yield()
-                            guarded.withLockedValue { $0 = seen + 1 }
+                            guarded.withLockedValue { $0 = guardedValue + 1 }
                             holders.leave()
                             let releaser = cycle % 5 == 0 ? other : sidecar
                             let isReleased = try await releaser.releaseLock(name, token: lease.token)
@@ -211,11 +211,11 @@ struct HandOverTests {
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 60_000)))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 50_000))
             try await Self.waitUntilTicketsAreQueued(1, in: fleet)
-            let ended = clock.now
+            let endTime = clock.now
             _ = try await fleet.redis.send(AnyCommand(end))
-            let granted = try #require(try await next)
-            #expect(granted.fence > lease.fence)
-            #expect(clock.now - ended < .seconds(2))
+            let nextLease = try #require(try await next)
+            #expect(nextLease.fence > lease.fence)
+            #expect(clock.now - endTime < .seconds(2))
         }
     }
 
@@ -226,7 +226,7 @@ struct HandOverTests {
             let clock = ContinuousClock()
             let stopped = StoppedSidecar(fleet.server.configuration, id: "deadbeef0000")
             await stopped.start()
-            try await eventually("it is subscribed") {
+            try await eventually("the stopped sidecar has subscribed") {
                 try await fleet.cli("PUBSUB", "NUMSUB", "interlock:wake:deadbeef0000").array?.last?.integer == 1
             }
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
@@ -235,14 +235,14 @@ struct HandOverTests {
             try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
             try await Self.waitUntilTicketsAreQueued(2, in: fleet)
-            let released = clock.now
+            let releaseTime = clock.now
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
             #expect(isReleased)
-            let granted = try #require(try await next)
-            #expect(granted.fence > lease.fence)
+            let nextLease = try #require(try await next)
+            #expect(nextLease.fence > lease.fence)
             // The stopped sidecar had its turn first.
-            #expect(clock.now - released >= Duration.milliseconds(LockQueue.claimWindowMilliseconds) / 2)
-            #expect(clock.now - released < .seconds(3))
+            #expect(clock.now - releaseTime >= Duration.milliseconds(LockQueue.claimWindowMilliseconds) / 2)
+            #expect(clock.now - releaseTime < .seconds(3))
             try await Self.waitUntilTicketsAreQueued(0, in: fleet)
             try await stopped.close()
         }
@@ -277,14 +277,14 @@ extension HandOverTests {
         }
     }
 
-    private static func waiting(in fleet: Fleet) async -> Int {
+    private static func waitingCallerCount(in fleet: Fleet) async -> Int {
         var count = 0
-        for sidecar in fleet.sidecars { count += await sidecar.status.locksWaiting }
+        for sidecar in fleet.sidecars { count += await sidecar.status.lockWaiterCount }
         return count
     }
 
     private static func waitUntilWaiting(_ count: Int, in fleet: Fleet) async throws {
-        try await eventually("\(count) wait") { await waiting(in: fleet) == count }
+        try await eventually("\(count) callers wait") { await waitingCallerCount(in: fleet) == count }
     }
 
     private static func waitUntilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
@@ -294,14 +294,14 @@ extension HandOverTests {
     }
 
     private static func waitUntilFree(in fleet: Fleet) async throws {
-        try await eventually(within: .seconds(5), "it is free, and no one waits for it") {
+        try await eventually(within: .seconds(5), "the lock is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, queueKey).integer == 0
         }
     }
 
     private static func commandsSent(by fleet: Fleet) async -> Int64 {
         var count: Int64 = 0
-        for sidecar in fleet.sidecars { count += await sidecar.status.redisCommands }
+        for sidecar in fleet.sidecars { count += await sidecar.status.redisCommandCount }
         return count
     }
 

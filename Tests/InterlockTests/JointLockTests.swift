@@ -6,8 +6,8 @@ import Testing
 
 @Suite("Several locks acquired together, all or none", .timeLimit(.minutes(2)))
 struct JointLockTests {
-    @Test("All are acquired, each with its own token and fence, in the order of the request")
-    func all() async throws {
+    @Test("All locks are acquired, each with its own token and fence, in the order of the request")
+    func eachJointLockHasItsOwnFence() async throws {
         try await Fleet.run(of: 2) { fleet in
             let names = ["c", "a", "b"]
             let leases = try #require(try await fleet.sidecars[0].acquireLocks(try Self.request(names)))
@@ -18,8 +18,8 @@ struct JointLockTests {
                 #expect((1...30_000).contains(lease.validMilliseconds))
                 let token = try await fleet.cli("GET", Self.key(lease.name)).text
                 #expect(token == lease.token)
-                let refused = try await fleet.sidecars[1].acquireLock(try LockRequest(lease.name))
-                #expect(refused == nil)
+                let attempt = try await fleet.sidecars[1].acquireLock(try LockRequest(lease.name))
+                #expect(attempt == nil)
             }
             // Each lease can be released separately.
             for lease in leases {
@@ -30,7 +30,7 @@ struct JointLockTests {
     }
 
     @Test("One lock and thirty-two locks are accepted", arguments: [1, 32])
-    func sizes(count: Int) async throws {
+    func oneLockAndThirtyTwoLocksAreAccepted(count: Int) async throws {
         try await Fleet.run { fleet in
             let leases = try await fleet.sidecars[0].acquireLocks(try Self.request((1...count).map { "job-\($0)" }))
             #expect(leases?.count == count)
@@ -52,7 +52,7 @@ struct JointLockTests {
             }
             let token = try await fleet.cli("GET", Self.key(held)).text
             #expect(token == holder.token)
-            let waiting = await fleet.sidecars[1].status.locksWaiting
+            let waiting = await fleet.sidecars[1].status.lockWaiterCount
             #expect(waiting == 0)
         }
     }
@@ -99,7 +99,7 @@ struct JointLockTests {
         }
     }
 
-    @Test("The wait applies to all of them together")
+    @Test("The wait applies to all locks together")
     func commonWait() async throws {
         try await Fleet.run(of: 2) { fleet in
             let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("a", ttl: 600_000)))
@@ -128,12 +128,12 @@ struct JointLockTests {
             #expect(isTaken == 1)
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
-            try await eventually("the first is free, and no one waits for the second") {
+            try await eventually("the first lock is free, and no one waits for the second") {
                 try await fleet.cli("EXISTS", Self.key("a"), "interlock:queue:{b}").integer == 0
             }
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("b"), token: holder.token)
             #expect(isReleased)
-            try await eventually("the second stays free") { try await fleet.cli("EXISTS", Self.key("b")).integer == 0 }
+            try await eventually("the second lock stays free") { try await fleet.cli("EXISTS", Self.key("b")).integer == 0 }
         }
     }
 
@@ -150,7 +150,7 @@ struct JointLockTests {
                     _ = try await sidecar.releaseLock(try ResourceName(lease.name), token: lease.token)
                 }
             }
-            try await eventually("all are free") {
+            try await eventually("all locks are free") {
                 try await fleet.cli("EXISTS", Self.key("a"), Self.key("b"), Self.key("c")).integer == 0
             }
         }
@@ -161,9 +161,9 @@ struct JointLockTests {
         try await Fleet.run(of: 2) { fleet in
             let request = try Self.request(["b", "a"], owner: "job-7")
             let first = try #require(try await fleet.sidecars[0].acquireLocks(request))
-            let again = try #require(try await fleet.sidecars[1].acquireLocks(request))
-            #expect(again.map(\.token) == ["job-7", "job-7"])
-            #expect(again.map(\.fence) == first.map(\.fence))
+            let repeatedLeases = try #require(try await fleet.sidecars[1].acquireLocks(request))
+            #expect(repeatedLeases.map(\.token) == ["job-7", "job-7"])
+            #expect(repeatedLeases.map(\.fence) == first.map(\.fence))
         }
     }
 
@@ -174,8 +174,8 @@ struct JointLockTests {
         try await Fleet.run { fleet in
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.request(names)) }
             #expect(code == .invalid)
-            let taken = try await fleet.cli("KEYS", "interlock:lock:*").array
-            #expect(taken == [])
+            let keys = try await fleet.cli("KEYS", "interlock:lock:*").array
+            #expect(keys == [])
         }
     }
 

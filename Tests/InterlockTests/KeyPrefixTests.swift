@@ -13,11 +13,11 @@ struct KeyPrefixTests {
         let name = try ResourceName(name)
         try await Fleet.run(locks: LockSettings(keyPrefix: "")) { fleet in
             let error = await #expect(throws: InterlockError.self) {
-                try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttl: 30_000))
+                try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttlMilliseconds: 30_000))
             }
             #expect(error?.code == .invalid)
             let both = JointLockRequest(
-                names: [try ResourceName("a"), name], template: LockRequest(name: name, ttl: 30_000))
+                names: [try ResourceName("a"), name], template: LockRequest(name: name, ttlMilliseconds: 30_000))
             await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].acquireLocks(both) }
             #expect(try await fleet.sidecars[0].acquireLock(try LockRequest("interlocked")) != nil)
         }

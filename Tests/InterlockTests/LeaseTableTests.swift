@@ -68,7 +68,7 @@ final class LeaseTableTests {
     }
 
     @Test("A lapsed lease is dropped at later grants, and a renewed one stays until its new end")
-    func lapsing() throws {
+    func laterGrantsDropLapsedLease() throws {
         try grant("brief", "a", fence: 1, ttl: 1000)
         try grant("extended", "b", fence: 2, ttl: 1000)
         table.recordRenewal("extended", token: "b", deadline: Self.instant(9000))
@@ -91,7 +91,7 @@ final class LeaseTableTests {
     }
 
     @Test("The list takes leases up to its capacity, and leases that end free capacity")
-    func bounds() throws {
+    func listTakesLeasesUpToCapacity() throws {
         for number in 0..<20_100 { try grant("lock-\(number)", "token", fence: Int64(number)) }
         #expect(count(at: 0) == 20_000)
         for number in 0..<20_000 { table.recordEnd("lock-\(number)", token: "token", .released, now: Self.instant(0)) }

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Limits of each algorithm on a real Redis")
+@Suite("Limits of each algorithm on a real Redis server")
 struct LimitAlgorithmRedisTests {
     static func service(_ limits: LimitDefinition..., name: String = "catalog") -> ServiceDefinition {
         ServiceDefinition(name: name, limits: limits)
@@ -21,13 +21,13 @@ struct LimitAlgorithmRedisTests {
         // The gcra limit restores one call a minute, so none is restored during the test.
         let limit: Int64 = if case .gcra = algorithm { 1 } else { Int64(capacity) }
         try await Fleet.run(of: 3, services: [Self.service(Self.perMinute(limit, algorithm))]) { fleet in
-            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let takenCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<300 {
                     group.addTask { try await fleet.sidecars[call % 3].take(service: "catalog").isAllowed }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            #expect(taken == capacity)
+            #expect(takenCount == capacity)
         }
     }
 
@@ -59,14 +59,14 @@ struct LimitAlgorithmRedisTests {
     }
 
     @Test("A burst is granted immediately, and later calls get the time of the next slot")
-    func burst() async throws {
+    func burstIsGrantedImmediately() async throws {
         try await Fleet.run(services: [Self.service(Self.perMinute(6, .gcra(burst: 3)))]) { fleet in
-            var answers: [CallDecision] = []
-            for _ in 0..<5 { answers.append(try await fleet.sidecars[0].take(service: "catalog")) }
-            #expect(answers.map(\.isAllowed) == [true, true, true, true, false])
-            #expect(answers.map(\.remaining) == [3, 2, 1, 0, 0])
-            #expect(answers[4].limit == 6)
-            #expect((1...10_000).contains(answers[4].retryAfter ?? 0))
+            var decisions: [CallDecision] = []
+            for _ in 0..<5 { decisions.append(try await fleet.sidecars[0].take(service: "catalog")) }
+            #expect(decisions.map(\.isAllowed) == [true, true, true, true, false])
+            #expect(decisions.map(\.remaining) == [3, 2, 1, 0, 0])
+            #expect(decisions[4].limit == 6)
+            #expect((1...10_000).contains(decisions[4].retryAfterMilliseconds ?? 0))
         }
     }
 
@@ -85,17 +85,17 @@ struct LimitAlgorithmRedisTests {
     @Test(
         "Capacity granted to a caller that has left is refunded",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
-    func refund(algorithm: LimitAlgorithm) async throws {
+    func capacityGrantedToCallerThatHasLeftIsRefunded(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
         try await Fleet.run(services: [Self.service(limit)]) { fleet in
             let sidecar = fleet.sidecars[0]
-            var taken: Int64 = 0
+            var takenCount: Int64 = 0
             for _ in 0..<60 {
                 let caller = Task { try await sidecar.take(service: "catalog") }
                 caller.cancel()
-                if (try? await caller.value)?.isAllowed == true { taken += 1 }
+                if (try? await caller.value)?.isAllowed == true { takenCount += 1 }
             }
-            let expected = 10 - min(taken, 10)
+            let expected = 10 - min(takenCount, 10)
             try await eventually(within: .seconds(10), "unused capacity is refunded") {
                 try await sidecar.peek(service: "catalog").remaining == expected
             }
@@ -105,17 +105,17 @@ struct LimitAlgorithmRedisTests {
     @Test(
         "Peek returns the answer that a call would get, and does not take",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
-    func peek(algorithm: LimitAlgorithm) async throws {
+    func peekAnswersLikeCallWithoutTaking(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
         try await Fleet.run(services: [Self.service(limit)]) { fleet in
             let sidecar = fleet.sidecars[0]
             #expect(try await sidecar.peek(service: "catalog").remaining == 10)
             for _ in 0..<10 { _ = try await sidecar.take(service: "catalog") }
             let peeked = try await sidecar.peek(service: "catalog")
-            let answer = try await sidecar.take(service: "catalog")
+            let decision = try await sidecar.take(service: "catalog")
             #expect(!peeked.isAllowed)
-            #expect(peeked.remaining == answer.remaining)
-            #expect(abs((peeked.retryAfter ?? 0) - (answer.retryAfter ?? 0)) < 10_000)
+            #expect(peeked.remaining == decision.remaining)
+            #expect(abs((peeked.retryAfterMilliseconds ?? 0) - (decision.retryAfterMilliseconds ?? 0)) < 10_000)
         }
     }
 
@@ -125,7 +125,7 @@ struct LimitAlgorithmRedisTests {
     func waiting(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(200), algorithm: algorithm)
         try await Fleet.run(of: 2, services: [Self.service(limit)]) { fleet in
-            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let takenCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<14 {
                     group.addTask {
                         try await fleet.sidecars[call % 2].take(service: "catalog", waitMilliseconds: 30_000).isAllowed
@@ -133,7 +133,7 @@ struct LimitAlgorithmRedisTests {
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            #expect(taken == 14)
+            #expect(takenCount == 14)
         }
     }
 
@@ -142,14 +142,14 @@ struct LimitAlgorithmRedisTests {
         let limit = LimitDefinition(name: "short", limit: 6, window: .milliseconds(300))
         try await Fleet.run(of: 3, services: [Self.service(limit)]) { fleet in
             for sidecar in fleet.sidecars {
-                try await eventually("it knows the others") { await sidecar.status.fleet.count == 3 }
+                try await eventually("the sidecar knows the others") { await sidecar.status.fleet.count == 3 }
             }
             let granted = try await withThrowingTaskGroup(of: Int?.self) { group in
                 for call in 0..<180 {
                     group.addTask {
                         let sidecar = call % 3
-                        let answer = try await fleet.sidecars[sidecar].take(service: "catalog", waitMilliseconds: 60_000)
-                        return answer.isAllowed ? sidecar : nil
+                        let decision = try await fleet.sidecars[sidecar].take(service: "catalog", waitMilliseconds: 60_000)
+                        return decision.isAllowed ? sidecar : nil
                     }
                 }
                 // Only half of the callers are served, so that every sidecar still has waiting ones.
@@ -170,8 +170,8 @@ struct LimitAlgorithmRedisTests {
         let shadow = LimitDefinition(name: "shadow", limit: 3, window: .seconds(60), isShadow: true)
         try await Fleet.run(services: [Self.service(real, shadow)]) { fleet in
             for _ in 0..<8 {
-                let answer = try await fleet.sidecars[0].take(service: "catalog")
-                #expect(answer.isAllowed)
+                let decision = try await fleet.sidecars[0].take(service: "catalog")
+                #expect(decision.isAllowed)
             }
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:shadow").integer == 3)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:real").integer == 8)
@@ -179,20 +179,20 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("Near, reached and shadow refusals are reported once")
-    func events() async throws {
+    @Test("A limit that is nearly used up, a reached one and shadow refusals are reported once each")
+    func nearlyUsedLimitIsReportedOnce() async throws {
         let shadow = LimitDefinition(name: "shadow", limit: 9, window: .seconds(3600), isShadow: true)
         let real = LimitDefinition(name: "real", limit: 10, window: .seconds(3600))
         try await Fleet.run(services: [Self.service(real, shadow)]) { fleet in
             var events = fleet.sidecars[0].events.limits.makeAsyncIterator()
             for _ in 0..<15 { _ = try await fleet.sidecars[0].take(service: "catalog") }
-            var reported: Set<String> = []
+            var reports: Set<String> = []
             for _ in 0..<4 {
                 if let event = await events.next() {
-                    reported.insert("\(event.payload.limitName) \(event.payload.kind.rawValue)")
+                    reports.insert("\(event.payload.limitName) \(event.payload.kind.rawValue)")
                 }
             }
-            #expect(reported == ["real limit.near", "real limit.reached", "shadow limit.near", "shadow limit.shadow"])
+            #expect(reports == ["real limit.near", "real limit.reached", "shadow limit.near", "shadow limit.shadow"])
         }
     }
 
@@ -202,8 +202,8 @@ struct LimitAlgorithmRedisTests {
             let sidecar = fleet.sidecars[0]
             for algorithm in [.fixed, .sliding, .gcra(burst: 2), .fixed] as [LimitAlgorithm] {
                 try await sidecar.reload(services: [Self.service(Self.perMinute(3, algorithm))])
-                let answer = try await sidecar.take(service: "catalog")
-                #expect(answer.isAllowed)
+                let decision = try await sidecar.take(service: "catalog")
+                #expect(decision.isAllowed)
             }
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 2)
         }
@@ -215,8 +215,8 @@ struct LimitAlgorithmRedisTests {
         let count = LimitDefinition(name: "count", limit: 1, window: .seconds(60), isPerSubject: true)
         try await Fleet.run(services: [Self.service(user, count)]) { fleet in
             for subject in ["a", "a:b", "~sliding", "~sliding:a", "count:a", ":a", "a~gcra"] {
-                let answer = try await fleet.sidecars[0].take(service: "catalog", subject: subject)
-                #expect(answer.isAllowed, "\(subject)")
+                let decision = try await fleet.sidecars[0].take(service: "catalog", subject: subject)
+                #expect(decision.isAllowed, "\(subject)")
             }
             let counters = try await fleet.cli("DBSIZE").integer ?? 0
             #expect(counters >= 14)
@@ -226,7 +226,7 @@ struct LimitAlgorithmRedisTests {
     @Test(
         "A damaged counter is an error, and no other limit is charged",
         arguments: [.sliding, .gcra(burst: 3)] as [LimitAlgorithm])
-    func damaged(algorithm: LimitAlgorithm) async throws {
+    func damagedCounterIsError(algorithm: LimitAlgorithm) async throws {
         let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(60))
         try await Fleet.run(services: [Self.service(wide, Self.perMinute(10, algorithm))]) { fleet in
             let suffix = algorithm == .sliding ? "~sliding" : "~gcra"
@@ -244,10 +244,12 @@ struct LimitAlgorithmRedisTests {
         try await Fleet.run(services: [Self.service(limit)]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
-            try await eventually(within: .seconds(10), "the sidecar notices it") { await !sidecar.status.isRedisUp }
-            var taken = 0
-            for _ in 0..<15 { if try await sidecar.take(service: "catalog").isAllowed { taken += 1 } }
-            #expect(taken == 10)
+            try await eventually(within: .seconds(10), "the sidecar has noticed that Redis is down") {
+                await !sidecar.status.isRedisUp
+            }
+            var takenCount = 0
+            for _ in 0..<15 { if try await sidecar.take(service: "catalog").isAllowed { takenCount += 1 } }
+            #expect(takenCount == 10)
         }
     }
 }

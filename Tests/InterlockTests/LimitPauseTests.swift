@@ -45,16 +45,16 @@ struct LimitPauseTests {
     }
 
     @Test("Many waiting calls are all sent eventually, one window's capacity at a time")
-    func many() async throws {
+    func manyWaitingCallsAreSentEventually() async throws {
         let service = Self.service(window: .milliseconds(200), pause: .milliseconds(50) ... .milliseconds(100))
         try await Fleet.run(of: 2, services: [service]) { fleet in
-            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let grantedCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<12 {
                     group.addTask { try await PermitTests.refusal(fleet.sidecars[call % 2], wait: 50_000) == nil }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            #expect(granted == 12)
+            #expect(grantedCount == 12)
         }
     }
 
@@ -85,7 +85,7 @@ struct LimitPauseTests {
     }
 
     @Test("The queue is limited")
-    func bounded() async throws {
+    func queueIsLimited() async throws {
         let service = Self.service(pause: .seconds(40) ... .seconds(40), maximumWaiting: 1)
         try await Fleet.run(services: [service]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -135,7 +135,7 @@ struct LimitPauseTests {
             await #expect(throws: CancellationError.self) { try await leaver.value }
             // No caller makes a trial, so the breaker stays half-open.
             try await Self.expect(.halfOpen, in: sidecar)
-            try await eventually(within: .seconds(10), "the window is over, and nothing was taken in another") {
+            try await eventually(within: .seconds(10), "the window is over, and no call was counted in another") {
                 try await fleet.cli("EXISTS", "interlock:rate:{catalog}:short").integer == 0
             }
             try await Self.expect(.halfOpen, in: sidecar)

@@ -14,7 +14,7 @@ struct LimitPeerIssueTests {
     /// The times between which a call was granted.
     private struct Grant {
         var requested: ContinuousClock.Instant
-        var answered: ContinuousClock.Instant
+        var answeredAt: ContinuousClock.Instant
     }
 
     /// Calls through all sidecars as fast as they answer. Returns the grants.
@@ -27,7 +27,7 @@ struct LimitPeerIssueTests {
                     while ContinuousClock.now < end {
                         let requested = ContinuousClock.now
                         if try await sidecar.take(service: "catalog").isAllowed {
-                            grants.append(Grant(requested: requested, answered: ContinuousClock.now))
+                            grants.append(Grant(requested: requested, answeredAt: ContinuousClock.now))
                         }
                         await Task.yield()
                     }
@@ -41,14 +41,14 @@ struct LimitPeerIssueTests {
     /// Returns the largest number of grants that are known to have fallen into one window.
     private func maximumInOneWindow(_ grants: [Grant], _ window: Duration) -> Int {
         grants.map { first in
-            grants.count { $0.requested >= first.requested && $0.answered <= first.requested + window }
+            grants.count { $0.requested >= first.requested && $0.answeredAt <= first.requested + window }
         }.max() ?? 0
     }
 
     @Test(
         "Around the boundary of two windows, no more calls are granted than the algorithm allows",
         arguments: [(.sliding, 5), (.gcra(burst: 2), 7), (.fixed, 10)] as [(LimitAlgorithm, Int)])
-    func edges(algorithm: LimitAlgorithm, maximum: Int) async throws {
+    func windowBoundaryGrantsNoExtraCalls(algorithm: LimitAlgorithm, maximum: Int) async throws {
         let window = Duration.milliseconds(250)
         let limit = LimitDefinition(name: "edge", limit: 5, window: window, algorithm: algorithm)
         try await Fleet.run(of: 2, services: [Algorithms.service(limit)]) { fleet in
@@ -89,13 +89,13 @@ struct LimitPeerIssueTests {
         let limit = LimitDefinition(name: "1h", limit: 300, window: .seconds(3600), algorithm: algorithm)
         try await Fleet.run(services: [Algorithms.service(limit)]) { fleet in
             let sidecar = fleet.sidecars[0]
-            let before = await sidecar.status.redisCommands
-            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let before = await sidecar.status.redisCommandCount
+            let takenCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<400 { group.addTask { try await sidecar.take(service: "catalog").isAllowed } }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            if case .gcra = algorithm { #expect(taken >= 3) } else { #expect(taken == 300) }
-            #expect(await sidecar.status.redisCommands - before < 200)
+            if case .gcra = algorithm { #expect(takenCount >= 3) } else { #expect(takenCount == 300) }
+            #expect(await sidecar.status.redisCommandCount - before < 200)
         }
     }
 
@@ -104,7 +104,9 @@ struct LimitPeerIssueTests {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(100), algorithm: algorithm)
         try await Fleet.run(services: [Algorithms.service(limit)]) { fleet in
             for _ in 0..<10 {
-                let due = try await retryTime { try await fleet.sidecars[0].take(service: "catalog").retryAfter }
+                let due = try await retryTime {
+                    try await fleet.sidecars[0].take(service: "catalog").retryAfterMilliseconds
+                }
                 try await expectGranted(from: due) { try await fleet.sidecars[0].take(service: "catalog").isAllowed }
             }
         }
@@ -116,8 +118,8 @@ struct LimitPeerIssueTests {
             let request = try #require(
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 0, count: 3, period: 2))
             let due = try await retryTime {
-                let answer = try await fleet.sidecars[0].throttle(request)
-                return answer.isLimited ? answer.retryAfterSeconds * 1000 : nil
+                let decision = try await fleet.sidecars[0].throttle(request)
+                return decision.isLimited ? decision.retryAfterSeconds * 1000 : nil
             }
             try await expectGranted(from: due) { try await !fleet.sidecars[0].throttle(request).isLimited }
         }
@@ -126,16 +128,18 @@ struct LimitPeerIssueTests {
     /// Calls until one is refused. Returns the time at which it may be retried.
     private func retryTime(_ call: () async throws -> Int64?) async throws -> ContinuousClock.Instant {
         while true {
-            if let retryAfter = try await call() { return ContinuousClock.now + .milliseconds(retryAfter) }
+            if let retryAfterMilliseconds = try await call() {
+                return ContinuousClock.now + .milliseconds(retryAfterMilliseconds)
+            }
         }
     }
 
     /// Calls until one is granted, which must happen no later than the first call at or after `due`.
     private func expectGranted(from due: ContinuousClock.Instant, _ call: () async throws -> Bool) async throws {
         while true {
-            let made = ContinuousClock.now
+            let callTime = ContinuousClock.now
             if try await call() { return }
-            guard made < due else {
+            guard callTime < due else {
                 Issue.record("refused although it returned at its retry time")
                 return
             }

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Limits on a real Redis")
+@Suite("Limits on a real Redis server")
 struct LimitTests {
     private static func service(
         _ limits: [LimitDefinition], onLimit: LimitPolicy = LimitPolicy(), whenRedisIsDown: OutagePolicy = .local
@@ -17,11 +17,11 @@ struct LimitTests {
     @Test("Two sidecars share one exact limit, and its counter expires a window after its first call")
     func sidecarsShareLimit() async throws {
         try await Fleet.run(of: 2, services: [Self.service([Self.tenPerMinute])]) { fleet in
-            var taken = 0
+            var takenCount = 0
             for index in 0..<24 {
-                if try await fleet.sidecars[index % 2].take(service: "catalog").isAllowed { taken += 1 }
+                if try await fleet.sidecars[index % 2].take(service: "catalog").isAllowed { takenCount += 1 }
             }
-            #expect(taken == 10)
+            #expect(takenCount == 10)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 10)
             let ttl = try await fleet.cli("PTTL", "interlock:rate:{catalog}:1m").integer ?? 0
             #expect((50_000...60_000).contains(ttl))
@@ -32,13 +32,13 @@ struct LimitTests {
     func concurrentCallsTakeExactlyLimit() async throws {
         let limit = LimitDefinition(name: "1m", limit: 100, window: .seconds(60))
         try await Fleet.run(of: 2, services: [Self.service([limit])]) { fleet in
-            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let takenCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<400 {
                     group.addTask { try await fleet.sidecars[call % 2].take(service: "catalog").isAllowed }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            #expect(taken == 100)
+            #expect(takenCount == 100)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 100)
         }
     }
@@ -105,24 +105,25 @@ struct LimitTests {
         let perUser = LimitDefinition(name: "user", limit: 5, window: .seconds(60), isPerSubject: true)
         let wide = LimitDefinition(name: "wide", limit: 1000, window: .seconds(60))
         try await Fleet.run(services: [Self.service([wide, perUser])]) { fleet in
-            let taken = try await withThrowingTaskGroup(of: Int64.self) { group in
+            let takenCost = try await withThrowingTaskGroup(of: Int64.self) { group in
                 for call in 0..<60 {
                     group.addTask {
                         let cost = Int64(call % 2 + 1)
-                        let answer = try await fleet.sidecars[0].take(service: "catalog", cost: cost, subject: "user\(call % 6)")
-                        return answer.isAllowed ? cost : 0
+                        let decision = try await fleet.sidecars[0].take(
+                            service: "catalog", cost: cost, subject: "user\(call % 6)")
+                        return decision.isAllowed ? cost : 0
                     }
                 }
                 return try await group.reduce(0, +)
             }
-            var counted: Int64 = 0
+            var countedCost: Int64 = 0
             for user in 0..<6 {
                 let count = try await fleet.cli("GET", "interlock:rate:{catalog}:user:user\(user)").integer ?? 0
                 #expect(count <= 5)
-                counted += count
+                countedCost += count
             }
-            #expect(counted == taken)
-            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:wide").integer == taken)
+            #expect(countedCost == takenCost)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:wide").integer == takenCost)
         }
     }
 
@@ -131,10 +132,10 @@ struct LimitTests {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<11 { _ = try await sidecar.take(service: "catalog") }
-            let before = await sidecar.status.redisCommands
+            let before = await sidecar.status.redisCommandCount
             for _ in 0..<100 { #expect(try await sidecar.take(service: "catalog").isAllowed == false) }
             // A heartbeat may occur during these hundred calls, but refusals send no commands.
-            #expect(await sidecar.status.redisCommands - before < 10)
+            #expect(await sidecar.status.redisCommandCount - before < 10)
         }
     }
 
@@ -143,8 +144,8 @@ struct LimitTests {
         let limit = LimitDefinition(name: "short", limit: 2, window: .milliseconds(300))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
             for _ in 0..<5 {
-                let answer = try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 20_000)
-                #expect(answer.isAllowed)
+                let decision = try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 20_000)
+                #expect(decision.isAllowed)
             }
         }
     }
@@ -155,7 +156,7 @@ struct LimitTests {
             _ = try await fleet.sidecars[0].take(service: "catalog", cost: 10)
             let hopeless = try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 1000)
             #expect(hopeless.isAllowed == false)
-            #expect(hopeless.retryAfter ?? 0 > 30_000)
+            #expect(hopeless.retryAfterMilliseconds ?? 0 > 30_000)
         }
     }
 
@@ -163,13 +164,13 @@ struct LimitTests {
     func waitingInTurn() async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(200))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
-            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let takenCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<12 {
                     group.addTask { try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 30_000).isAllowed }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            #expect(taken == 12)
+            #expect(takenCount == 12)
         }
     }
 
@@ -177,13 +178,13 @@ struct LimitTests {
     func capacityOfLeftCallerIsRefunded() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
-            var taken = 0
+            var takenCount = 0
             for _ in 0..<60 {
                 let caller = Task { try await sidecar.take(service: "catalog") }
                 caller.cancel()
-                if (try? await caller.value)?.isAllowed == true { taken += 1 }
+                if (try? await caller.value)?.isAllowed == true { takenCount += 1 }
             }
-            let expected = Int64(min(taken, 10))
+            let expected = Int64(min(takenCount, 10))
             try await eventually(within: .seconds(5), "the counter holds what was used") {
                 (try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer ?? 0) == expected
             }
@@ -196,9 +197,9 @@ struct LimitTests {
             let sidecar = fleet.sidecars[0]
             #expect(try await sidecar.peek(service: "catalog").remaining == 10)
             for _ in 0..<10 { _ = try await sidecar.take(service: "catalog") }
-            let answer = try await sidecar.peek(service: "catalog")
-            #expect(answer.isAllowed == false)
-            #expect(answer.remaining == 0)
+            let decision = try await sidecar.peek(service: "catalog")
+            #expect(decision.isAllowed == false)
+            #expect(decision.remaining == 0)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 10)
         }
     }
@@ -232,7 +233,9 @@ struct LimitTests {
                 #expect(peeked.isAllowed == count.hasPrefix("-"), "\(algorithm)")
                 #expect((peeked.remaining > 0) == count.hasPrefix("-"), "\(algorithm)")
                 // A counter that the script cannot read as an integer is an error; nothing is granted beyond the limit.
-                if let answer = try? await sidecar.take(service: "catalog") { #expect(answer.isAllowed == count.hasPrefix("-")) }
+                if let decision = try? await sidecar.take(service: "catalog") {
+                    #expect(decision.isAllowed == count.hasPrefix("-"))
+                }
                 #expect(await sidecar.status.isRedisUp)
             }
         }
@@ -259,11 +262,11 @@ struct LimitTests {
             for _ in 0..<4 { _ = try await sidecar.take(service: "catalog") }
             try await fleet.cli("DEL", key)
             let first = try await sidecar.take(service: "catalog")
-            #expect((1...300).contains(first.resetAfter))
+            #expect((1...300).contains(first.resetAfterMilliseconds))
             #expect(try await fleet.cli("PTTL", key).integer ?? 0 > 0)
             _ = try await sidecar.take(service: "catalog")
             try await fleet.cli("PERSIST", key)
-            try await eventually("it has a ttl again") {
+            try await eventually("the counter has a ttl again") {
                 _ = try await sidecar.take(service: "catalog")
                 return try await fleet.cli("PTTL", key).integer ?? -1 > 0
             }
@@ -306,10 +309,12 @@ struct LimitTests {
         try await Fleet.run(services: [service]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.take(service: "catalog")
-            let before = await sidecar.status.redisCommands
+            let before = await sidecar.status.redisCommandCount
             await fleet.server.pause()
             let leaver = Task { try await sidecar.acquirePermit(service: "catalog") }
-            try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
+            try await eventually(within: .seconds(10), "Redis received a command") {
+                await sidecar.status.redisCommandCount > before
+            }
             leaver.cancel()
             _ = try? await leaver.value
             let waiter = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
@@ -325,12 +330,14 @@ struct LimitTests {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute], whenRedisIsDown: policy)]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
-            try await eventually(within: .seconds(10), "the sidecar notices it") { await !sidecar.status.isRedisUp }
+            try await eventually(within: .seconds(10), "the sidecar has noticed that Redis is down") {
+                await !sidecar.status.isRedisUp
+            }
             switch policy {
             case .local:
-                var taken = 0
-                for _ in 0..<15 { if try await sidecar.take(service: "catalog").isAllowed { taken += 1 } }
-                #expect(taken == 10)
+                var takenCount = 0
+                for _ in 0..<15 { if try await sidecar.take(service: "catalog").isAllowed { takenCount += 1 } }
+                #expect(takenCount == 10)
             case .allow:
                 for _ in 0..<15 { #expect(try await sidecar.take(service: "catalog").isAllowed) }
             case .deny:

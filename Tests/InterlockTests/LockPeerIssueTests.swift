@@ -12,7 +12,7 @@ import Testing
 /// in `ClockJumpTests`.
 @Suite("Known problems of other lock services", .timeLimit(.minutes(2)))
 struct LockPeerIssueTests {
-    /// The maximum delay that dead processes may cause a waiter: more than twice what is needed, for busy machines.
+    /// The maximum delay that dead processes may cause a waiter. A busy machine gets more than twice the usual time.
     private static let maximumDelay = Duration.seconds(5)
 
     // MARK: Waiters
@@ -29,12 +29,12 @@ struct LockPeerIssueTests {
                 async let next = waiter.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 30_000))
                 try await Self.waitUntilTicketsAreQueued(1, in: fleet)
                 try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
-                let released = clock.now
+                let releaseTime = clock.now
                 let isReleased = try await holder.releaseLock(name, token: lease.token)
                 #expect(isReleased)
                 lease = try #require(try await next)
-                Self.report("a waiter that missed its notification", since: released)
-                #expect(clock.now - released < Self.maximumDelay)
+                Self.report("a waiter that missed its notification", since: releaseTime)
+                #expect(clock.now - releaseTime < Self.maximumDelay)
                 try await fleet.waitUntilAllSubscribed()
             }
         }
@@ -49,13 +49,13 @@ struct LockPeerIssueTests {
             try await Self.plantTickets(count, in: fleet)
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 30_000))
             try await Self.waitUntilTicketsAreQueued(count + 1, in: fleet)
-            let released = clock.now
+            let releaseTime = clock.now
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
             #expect(isReleased)
-            let granted = try #require(try await next)
-            Self.report("a waiter behind \(count) dead sidecars", since: released)
-            #expect(clock.now - released < Self.maximumDelay)
-            #expect(granted.fence > lease.fence)
+            let nextLease = try #require(try await next)
+            Self.report("a waiter behind \(count) dead sidecars", since: releaseTime)
+            #expect(clock.now - releaseTime < Self.maximumDelay)
+            #expect(nextLease.fence > lease.fence)
         }
     }
 
@@ -82,13 +82,13 @@ struct LockPeerIssueTests {
                 let freeze = try await Freeze(of: frozen.eventLoop)
                 defer { freeze.thaw() }
                 stuck.cancel()
-                let released = clock.now
+                let releaseTime = clock.now
                 let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
                 #expect(isReleased)
-                let granted = try #require(try await next)
-                Self.report("a waiter behind a paused one", since: released)
-                #expect(clock.now - released < Self.maximumDelay)
-                #expect(granted.fence > lease.fence)
+                let nextLease = try #require(try await next)
+                Self.report("a waiter behind a paused one", since: releaseTime)
+                #expect(clock.now - releaseTime < Self.maximumDelay)
+                #expect(nextLease.fence > lease.fence)
             }
         }
     }
@@ -107,13 +107,13 @@ struct LockPeerIssueTests {
                 // Keys of the previous round expire within a second.
                 let lease = try #require(try await holder.acquireLock(try LockRequest("orders", wait: 1000)), "round \(round)")
                 let waitEnds = clock.now + .milliseconds(20)
-                async let answer = waiter.acquireLock(try LockRequest("orders", wait: 20))
+                async let acquisition = waiter.acquireLock(try LockRequest("orders", wait: 20))
                 // The release comes shortly before, at, or after the end of the wait.
                 let releaseTime = waitEnds + .milliseconds(round % 5 - 2)
                 try await eventually("the wait is about to end") { clock.now >= releaseTime }
                 let isReleased = try await holder.releaseLock(name, token: lease.token)
                 #expect(isReleased)
-                guard let won = try await answer else { continue }
+                guard let won = try await acquisition else { continue }
                 wins += 1
                 let token = try await fleet.cli("GET", "interlock:lock:{orders}").text
                 #expect(token == won.token)
@@ -124,13 +124,13 @@ struct LockPeerIssueTests {
             let last = try #require(try await holder.acquireLock(try LockRequest("orders", wait: 1000)))
             let isReleased = try await holder.releaseLock(name, token: last.token)
             #expect(isReleased)
-            try await eventually(within: .seconds(5), "it is free, and no one waits for it") {
+            try await eventually(within: .seconds(5), "the lock is free") {
                 try await holder.inspectLock(name) == nil
             }
         }
     }
 
-    @Test("Held, unreachable, expired and cancelled are different errors")
+    @Test("A held lock, an expired lease, a cancellation and an unreachable Redis are distinguished")
     func distinctErrors() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -138,14 +138,14 @@ struct LockPeerIssueTests {
 
             let brief = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 300)))
             try await eventually("the lease ends") { try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 0 }
-            let renewal = try await sidecar.renewLock(name, token: brief.token, ttl: 300)
+            let renewal = try await sidecar.renewLock(name, token: brief.token, ttlMilliseconds: 300)
             #expect(renewal == nil, "expired")
             let isReleased = try await sidecar.releaseLock(name, token: brief.token)
             #expect(!isReleased, "expired")
 
             let holder = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders", ttl: 600_000)))
-            let refused = try await sidecar.acquireLock(try LockRequest("orders"))
-            #expect(refused == nil, "held")
+            let attempt = try await sidecar.acquireLock(try LockRequest("orders"))
+            #expect(attempt == nil, "held")
 
             let caller = Task { try await sidecar.acquireLock(try LockRequest("orders", wait: 60_000)) }
             try await Self.waitUntilTicketsAreQueued(1, in: fleet)
@@ -160,7 +160,9 @@ struct LockPeerIssueTests {
             await fleet.server.kill()
             let acquiring = await Self.code { _ = try await sidecar.acquireLock(try LockRequest("orders")) }
             #expect(acquiring == .unavailable)
-            let renewing = await Self.code { _ = try await sidecar.renewLock(name, token: holder.token, ttl: 1000) }
+            let renewing = await Self.code {
+                _ = try await sidecar.renewLock(name, token: holder.token, ttlMilliseconds: 1000)
+            }
             #expect(renewing == .unavailable)
             let releasing = await Self.code { _ = try await sidecar.releaseLock(name, token: holder.token) }
             #expect(releasing == .unavailable)
@@ -201,25 +203,25 @@ struct LockPeerIssueTests {
             let clock = ContinuousClock()
             let handOvers = 20
             let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
-            let (grants, granted) = AsyncStream.makeStream(of: Lease.self)
+            let (grants, grantContinuation) = AsyncStream.makeStream(of: Lease.self)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for caller in 0..<200 {
                     let sidecar = fleet.sidecars[caller % 2]
                     group.addTask {
                         // Callers that still wait at the end are cancelled.
                         let request = try LockRequest("orders", ttl: 600_000, wait: 60_000)
-                        if let lease = try? await sidecar.acquireLock(request) { granted.yield(lease) }
+                        if let lease = try? await sidecar.acquireLock(request) { grantContinuation.yield(lease) }
                     }
                 }
-                try await eventually("two hundred wait") { await Self.waiting(in: fleet) == 200 }
+                try await eventually("two hundred callers wait") { await Self.waitingCallerCount(in: fleet) == 200 }
                 try await Self.waitUntilTicketsAreQueued(2, in: fleet)
 
-                let began = clock.now
+                let start = clock.now
                 let beforeIdling = await Self.commandsSent(by: fleet)
-                try await eventually("two seconds have passed") { clock.now - began >= .seconds(2) }
+                try await eventually("two seconds have passed") { clock.now - start >= .seconds(2) }
                 let idling = await Self.commandsSent(by: fleet) - beforeIdling
-                print("\(idling) commands while two hundred waited for \(clock.now - began)")
-                #expect(idling <= Self.upkeep(since: began))
+                print("\(idling) commands while two hundred waited for \(clock.now - start)")
+                #expect(idling <= Self.upkeep(since: start))
 
                 let handing = clock.now
                 let beforeHanding = await Self.commandsSent(by: fleet)
@@ -256,7 +258,7 @@ struct LockPeerIssueTests {
                 if round % 2 == 1 { try await fleet.cli("FLUSHALL") }
             }
 
-            let held = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            let heldLease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             async let next = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
             try await Self.waitUntilTicketsAreQueued(1, in: fleet)
             let keys = try await fleet.cli("KEYS", "interlock:*{orders}*").array?.compactMap(\.text) ?? []
@@ -265,7 +267,7 @@ struct LockPeerIssueTests {
                 let ttl = try await fleet.cli("PTTL", key).integer ?? -1
                 #expect(ttl > 0, "\(key)")
             }
-            _ = try await sidecar.releaseLock(name, token: held.token)
+            _ = try await sidecar.releaseLock(name, token: heldLease.token)
             let served = try await next
             #expect(served != nil)
         }
@@ -284,11 +286,11 @@ struct LockPeerIssueTests {
             await sidecar.waitUntilReady()
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 30_000)))
             // All other clocks advanced during the request; reading any of them would have shortened the validity.
-            #expect(lease.validMilliseconds == 30_000 - LeaseValidity.drift(ofTTL: 30_000))
-            let heldBefore = await sidecar.status.locksHeld
+            #expect(lease.validMilliseconds == 30_000 - LeaseValidity.driftMilliseconds(ofTTL: 30_000))
+            let heldBefore = await sidecar.status.heldLockCount
             #expect(heldBefore == 1)
             time.advance(byMilliseconds: lease.validMilliseconds)
-            let heldAfter = await sidecar.status.locksHeld
+            let heldAfter = await sidecar.status.heldLockCount
             #expect(heldAfter == 0)
             // The Redis clock has not advanced, so the key still exists.
             let token = try await fleet.cli("GET", "interlock:lock:{orders}").text
@@ -302,13 +304,13 @@ struct LockPeerIssueTests {
         try await Fleet.run(locks: LockSettings(minimumTTL: .milliseconds(100))) { fleet in
             let name = try ResourceName("orders")
             let error = await #expect(throws: InterlockError.self) {
-                try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttl: 30))
+                try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttlMilliseconds: 30))
             }
             #expect(error?.code == .invalid)
             #expect(
                 error?.message
                     == "expected a ttl from 100 to 3600000 ms (locks.min_ttl, locks.max_ttl), got 30; 30 s is 30000 ms")
-            let lease = try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttl: 100))
+            let lease = try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttlMilliseconds: 100))
             #expect(lease != nil)
         }
     }
@@ -345,7 +347,7 @@ extension LockPeerIssueTests {
         let outcome: Result<Void, any Error>
         do {
             let listeners = Int64(fleet.sidecars.count + 1)
-            try await eventually("it has subscribed") {
+            try await eventually("the sidecar has subscribed") {
                 try await fleet.cli("PUBSUB", "NUMSUB", sidecar.keys.events).array?.last?.integer == listeners
             }
             try await body(sidecar)
@@ -373,15 +375,15 @@ extension LockPeerIssueTests {
         }
     }
 
-    private static func waiting(in fleet: Fleet) async -> Int {
+    private static func waitingCallerCount(in fleet: Fleet) async -> Int {
         var count = 0
-        for sidecar in fleet.sidecars { count += await sidecar.status.locksWaiting }
+        for sidecar in fleet.sidecars { count += await sidecar.status.lockWaiterCount }
         return count
     }
 
     private static func commandsSent(by fleet: Fleet) async -> Int64 {
         var count: Int64 = 0
-        for sidecar in fleet.sidecars { count += await sidecar.status.redisCommands }
+        for sidecar in fleet.sidecars { count += await sidecar.status.redisCommandCount }
         return count
     }
 

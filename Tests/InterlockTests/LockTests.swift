@@ -4,14 +4,14 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Locks on a real Redis")
+@Suite("Locks on a real Redis server")
 struct LockTests {
     @Test("A lock has one holder across sidecars, and an inspection shows its label")
-    func lockHasOneHolder() async throws {
+    func lockHasOneHolderAcrossSidecars() async throws {
         try await Fleet.run(of: 2) { fleet in
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", label: "web-1")))
             #expect(lease.token.hasPrefix("web-1/"))
-            #expect(lease.validMilliseconds <= 30_000 - LeaseValidity.drift(ofTTL: 30_000))
+            #expect(lease.validMilliseconds <= 30_000 - LeaseValidity.driftMilliseconds(ofTTL: 30_000))
             for sidecar in fleet.sidecars {
                 #expect(try await sidecar.acquireLock(try LockRequest("orders")) == nil)
             }
@@ -46,9 +46,9 @@ struct LockTests {
         try await Fleet.run(of: 2) { fleet in
             let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")
             let first = try #require(try await fleet.sidecars[0].acquireLock(request))
-            let again = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders", owner: "job-7")))
-            #expect(again.token == "job-7")
-            #expect(again.fence == first.fence)
+            let repeatedLease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders", owner: "job-7")))
+            #expect(repeatedLease.token == "job-7")
+            #expect(repeatedLease.fence == first.fence)
             #expect(try await fleet.cli("PTTL", "interlock:lock:{orders}").integer ?? 0 > 20_000)
             #expect(try await fleet.sidecars[0].releaseLock(try ResourceName("orders"), token: "job-7"))
         }
@@ -60,26 +60,26 @@ struct LockTests {
             let sidecar = fleet.sidecars[0]
             let first = try #require(try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7")))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.locksWaiting == 1 }
-            let again = try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7"))
-            #expect(again?.fence == first.fence)
+            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.lockWaiterCount == 1 }
+            let repeatedLease = try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7"))
+            #expect(repeatedLease?.fence == first.fence)
             #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: "job-7"))
             #expect(try await waiting != nil)
         }
     }
 
     @Test("A lease is renewed or released only with its token")
-    func byTokenOnly() async throws {
+    func onlyTokenRenewsOrReleasesLease() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let name = try ResourceName("orders")
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 5_000)))
-            #expect(try await sidecar.renewLock(name, token: "somebody", ttl: 5_000) == nil)
+            #expect(try await sidecar.renewLock(name, token: "somebody", ttlMilliseconds: 5_000) == nil)
             #expect(try await sidecar.releaseLock(name, token: "somebody") == false)
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) ?? 0 > 50_000)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000) ?? 0 > 50_000)
             #expect(try await sidecar.releaseLock(name, token: lease.token))
             #expect(try await sidecar.releaseLock(name, token: lease.token) == false)
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 5_000) == nil)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 5_000) == nil)
         }
     }
 
@@ -88,16 +88,16 @@ struct LockTests {
         try await Fleet.run(of: 2) { fleet in
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(5), "its ticket is in the queue") {
+            try await eventually(within: .seconds(5), "the waiter's ticket is in the queue") {
                 try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
             }
             let clock = ContinuousClock()
-            let released = clock.now
+            let releaseTime = clock.now
             #expect(try await fleet.sidecars[0].releaseLock(try ResourceName("orders"), token: lease.token))
-            let granted = try #require(try await next)
-            #expect(granted.fence > lease.fence)
+            let nextLease = try #require(try await next)
+            #expect(nextLease.fence > lease.fence)
             // The periodic recheck, which makes up for lost messages, would come much later.
-            #expect(clock.now - released < .seconds(3))
+            #expect(clock.now - releaseTime < .seconds(3))
         }
     }
 
@@ -125,7 +125,7 @@ struct LockTests {
                         return (position, lease.fence)
                     }
                     try await eventually(within: .seconds(5), "waiter \(position) is in the queue") {
-                        await sidecar.status.locksWaiting == position
+                        await sidecar.status.lockWaiterCount == position
                     }
                 }
                 _ = try await sidecar.releaseLock(name, token: first.token)
@@ -142,7 +142,7 @@ struct LockTests {
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             #expect(try await sidecar.acquireLock(try LockRequest("orders", wait: 50)) == nil)
-            #expect(await sidecar.status.locksWaiting == 0)
+            #expect(await sidecar.status.lockWaiterCount == 0)
             #expect(try await fleet.cli("GET", "interlock:lock:{orders}").text == lease.token)
         }
     }
@@ -153,9 +153,9 @@ struct LockTests {
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             let leaver = Task { try await sidecar.acquireLock(try LockRequest("orders", wait: 30_000)) }
-            try await eventually(within: .seconds(5), "the leaver waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "the leaver waits") { await sidecar.status.lockWaiterCount == 1 }
             async let next = sidecar.acquireLock(try LockRequest("orders", wait: 30_000))
-            try await eventually(within: .seconds(5), "both wait") { await sidecar.status.locksWaiting == 2 }
+            try await eventually(within: .seconds(5), "both callers wait") { await sidecar.status.lockWaiterCount == 2 }
             leaver.cancel()
             await #expect(throws: CancellationError.self) { try await leaver.value }
             _ = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
@@ -181,19 +181,19 @@ struct LockTests {
     }
 
     @Test("A break frees a lease for good and notifies the fleet, and a value that is not a lease is unchanged")
-    func breakFreesLease() async throws {
+    func breakFreesLeaseForGood() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var events = fleet.sidecars[1].events.locks.makeAsyncIterator()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(5), "its ticket is in the queue") {
+            try await eventually(within: .seconds(5), "the waiter's ticket is in the queue") {
                 try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
             }
             #expect(try await fleet.sidecars[0].breakLock(name, by: "ops"))
-            let granted = try #require(try await next)
-            #expect(granted.fence > lease.fence)
-            #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 1000) == nil)
+            let nextLease = try #require(try await next)
+            #expect(nextLease.fence > lease.fence)
+            #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttlMilliseconds: 1000) == nil)
             let event = await events.next()
             #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", brokenBy: "ops"))
             try await fleet.cli("SET", "interlock:lock:{forever}", "x")
@@ -208,11 +208,11 @@ struct LockTests {
     func breakingUnderAFence() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
-            let seen = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
-            _ = try await fleet.sidecars[0].releaseLock(name, token: seen.token)
+            let observedLease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
+            _ = try await fleet.sidecars[0].releaseLock(name, token: observedLease.token)
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
-            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: seen.fence) == false)
-            #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 30_000) != nil)
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: observedLease.fence) == false)
+            #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttlMilliseconds: 30_000) != nil)
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence))
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence) == false)
             try await fleet.cli("SET", "interlock:lock:{orders}", "foreign", "PX", "60000")
@@ -257,8 +257,8 @@ struct LockTests {
                 let owned = try LockRequest("owned", owner: "boss")
                 for index in 0..<3 {
                     if index == 1 { try await fleet.cli("SET", "interlock:fence:{owned}", value) }
-                    let again = try #require(try await sidecar.acquireLock(owned))
-                    #expect(again.fence > 1_600_000_000_000_000 && again.fence < 1 << 53)
+                    let repeatedLease = try #require(try await sidecar.acquireLock(owned))
+                    #expect(repeatedLease.fence > 1_600_000_000_000_000 && repeatedLease.fence < 1 << 53)
                     let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
                     #expect(lease.fence > max(last, 1_600_000_000_000_000) && lease.fence < 1 << 53)
                     last = lease.fence
@@ -329,7 +329,7 @@ struct LockTests {
         }
     }
 
-    @Test("Two hundred callers through two sidecars never hold it together, and no one waits forever")
+    @Test("Two hundred callers through two sidecars never hold the lock together, and no one waits forever")
     func manyCallersNeverHoldTogether() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")

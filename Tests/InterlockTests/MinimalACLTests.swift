@@ -23,7 +23,7 @@ struct MinimalACLTests {
     }
 
     @Test("Each command of the scripts is in the list")
-    func scripts() throws {
+    func eachCommandOfScriptsIsInList() throws {
         let words = try Self.documented() + Self.documentedForClusters()
         let listed = Set(words.filter { $0.hasPrefix("+") }.map { String($0.dropFirst()) })
         let project = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
@@ -31,9 +31,9 @@ struct MinimalACLTests {
         let scripts = paths.filter { $0.hasSuffix(".lua") }
         #expect(scripts.count > 20)
         for path in scripts {
-            let text = try String(
+            let source = try String(
                 decoding: Data(contentsOf: URL(filePath: "\(project)/Sources/Interlock/\(path)")), as: UTF8.self)
-            for call in text.split(separator: "call('").dropFirst() {
+            for call in source.split(separator: "call('").dropFirst() {
                 let command = call.prefix { $0 != "'" }.lowercased()
                 #expect(listed.contains(command), "\(path) calls \(command)")
             }
@@ -62,7 +62,7 @@ struct MinimalACLTests {
     }
 
     @Test("Two sidecars with the minimal ACL use every feature, and Redis denies nothing")
-    func everything() async throws {
+    func minimalACLAllowsEveryFeature() async throws {
         let user = (name: "sidecar", password: "secret", command: try Self.documented())
         try await Fleet.run(of: 2, services: Self.services, user: user) { fleet in
             try await fleet.waitUntilFleetIsKnown()
@@ -95,8 +95,8 @@ struct MinimalACLTests {
         for mode in [LockMode.exclusive, .shared, .permits(2)] {
             var request = try LockRequest("orders", ttl: 5000, wait: 10_000)
             request.mode = mode
-            let held = try #require(try await first.acquireLock(request))
-            #expect(try await first.renewLock(request.name, token: held.token, ttl: 6000) != nil)
+            let heldLease = try #require(try await first.acquireLock(request))
+            #expect(try await first.renewLock(request.name, token: heldLease.token, ttlMilliseconds: 6000) != nil)
             #expect(try await second.inspectLock(request.name)?.holders == 1)
             #expect(try await second.listLocks(cursor: "0", matching: "*", count: 100).names.contains("orders"))
             #expect(try await second.fleet().map(\.version) == ["unknown", "unknown"])
@@ -105,18 +105,19 @@ struct MinimalACLTests {
             let name = request.name
             if mode == .exclusive {
                 async let waiting = second.acquireLock(other)
-                #expect(try await first.releaseLock(name, token: held.token))
+                #expect(try await first.releaseLock(name, token: heldLease.token))
                 let next = try #require(try await waiting)
                 #expect(try await second.releaseLock(name, token: next.token))
             } else {
-                #expect(try await first.releaseLock(name, token: held.token))
+                #expect(try await first.releaseLock(name, token: heldLease.token))
             }
         }
         let joint = JointLockRequest(names: [try ResourceName("a"), try ResourceName("b")], template: try LockRequest("a"))
         #expect(try await first.acquireLocks(joint)?.count == 2)
         #expect(try await second.breakLock(try ResourceName("a"), by: "test"))
         let name = try ResourceName("read")
-        let reader = try #require(try await first.acquireLock(LockRequest(name: name, ttl: 30_000, mode: .shared)))
+        let reader = try #require(
+            try await first.acquireLock(LockRequest(name: name, ttlMilliseconds: 30_000, mode: .shared)))
         #expect(try await second.breakLock(name, by: "test", fence: reader.fence))
     }
 
@@ -140,7 +141,7 @@ struct MinimalACLTests {
             try await report(.error)
             return try await sidecar.breaker(service: "mail").state != .closed
         }
-        try await eventually("a trial closes it") {
+        try await eventually("a trial closes the breaker") {
             try await report(.ok)
             return try await sidecar.breaker(service: "mail").state == .closed
         }

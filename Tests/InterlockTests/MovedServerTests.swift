@@ -14,10 +14,10 @@ import Testing
 struct MovedServerTests {
     /// The number of failovers: `INTERLOCK_TEST_MOVES`, or a default that is small enough for every test run.
     private static var moves: Int { ProcessInfo.processInfo.environment["INTERLOCK_TEST_MOVES"].flatMap { Int($0) } ?? 5 }
-    /// The number of a sidecar's connections: commands, subscriptions, watch.
+    /// The number of a sidecar's connections: one each for commands, for subscriptions and for the watch.
     private static let connections = 3
-    /// The ttl of the leases in milliseconds: more than twice the second for which `FAILOVER` blocks writes.
-    private static let ttl: Int64 = 4500
+    /// The ttl of the leases, more than twice the second for which `FAILOVER` blocks writes.
+    private static let ttlMilliseconds: Int64 = 4500
     /// The maximum time that the other connections may take to follow the first.
     private static let maximumMoveTime = Duration.seconds(1)
 
@@ -123,7 +123,8 @@ struct MovedServerTests {
             try await Self.follow(stage.servers[0], by: stage.servers[1])
             var followed: [(lease: Lease, followed: FollowedLease)] = []
             for number in 0..<10 {
-                let lease = try #require(try await coordinator.acquireLock(try LockRequest("job-\(number)", ttl: Self.ttl)))
+                let lease = try #require(
+                    try await coordinator.acquireLock(try LockRequest("job-\(number)", ttl: Self.ttlMilliseconds)))
                 followed.append((lease, try await coordinator.followLease(lease, isLinked: true)))
             }
             for move in 0..<Self.moves {
@@ -144,8 +145,10 @@ struct MovedServerTests {
                 try await Self.waitUntilExtended(followed.map { coordinator.keys.lock($0.lease.name) }, at: replica)
             }
             // The wait outlasts any lease that is not extended.
-            let began = ContinuousClock.now
-            try await eventually("two ttls have passed") { ContinuousClock.now - began >= .milliseconds(2 * Self.ttl) }
+            let start = ContinuousClock.now
+            try await eventually("two ttls have passed") {
+                ContinuousClock.now - start >= .milliseconds(2 * Self.ttlMilliseconds)
+            }
             var losses: [LeaseLoss] = []
             for lease in followed {
                 if let loss = await Self.lossSoFar(of: lease.followed) { losses.append(loss) }
@@ -166,7 +169,7 @@ struct MovedServerTests {
     }
 
     @Test("Deletions at the new server are noticed because tracking has moved there too")
-    func tracking() async throws {
+    func deletionsAtNewServerAreNoticed() async throws {
         try await Self.withStage { stage in
             let (first, second) = (stage.servers[0], stage.servers[1])
             stage.forwarder.redirect(to: try #require(second.port))
@@ -201,14 +204,14 @@ struct MovedServerTests {
             func listeners() async throws -> Int64? {
                 try await primary.ask(["PUBSUB", "NUMSUB", channel]).array?.last?.integer
             }
-            try await eventually("it has subscribed") { try await listeners() == 1 }
+            try await eventually("the coordinator has subscribed") { try await listeners() == 1 }
             // No Sentinel remains to name the new primary.
             await fleet.sentinels[0].kill()
             _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "\(try #require(fleet.servers[1].port))"])
             _ = try? await coordinator.acquireLock(try LockRequest("job"))
             var hasLeft = true
             do {
-                try await eventually(within: Self.maximumMoveTime, "its subscription has left the demoted server") {
+                try await eventually(within: Self.maximumMoveTime, "the subscription has left the demoted server") {
                     try await listeners() == 0
                 }
             } catch { hasLeft = false }

@@ -4,7 +4,7 @@ import Testing
 @Suite("A buffer that keeps the newest elements", .timeLimit(.minutes(1)))
 struct NewestBufferTests {
     @Test("Elements beyond the capacity drop the oldest ones, which are counted")
-    func bounded() async {
+    func fullBufferDropsOldestElements() async {
         let buffer = NewestBuffer<Int>(capacity: 3)
         let results = (1...5).map { buffer.push($0) }
         buffer.finish()

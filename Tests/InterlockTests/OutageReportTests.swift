@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Outages and breakers, on a real Redis")
+@Suite("Outages and breakers, on a real Redis server")
 struct OutageReportTests {
     private static func service(
         every interval: Duration = .seconds(30), trial: Bool = false, from origin: ProbeSettings.Origin = .one
@@ -59,7 +59,7 @@ struct OutageReportTests {
             let open = try await fleet.sidecars[0].breaker(service: "catalog").fleet
             #expect(open.untilMilliseconds - open.sinceMilliseconds == 400)
             try await fleet.expect(.halfOpen)
-            try await eventually(within: .seconds(5), "it is half-open in Redis") {
+            try await eventually(within: .seconds(5), "the breaker is half-open in Redis") {
                 try await fleet.breaker("state") == "half_open"
             }
             let since = try #require(Int64(try await fleet.breaker("since")))
@@ -68,7 +68,7 @@ struct OutageReportTests {
     }
 
     @Test("A late report of an outage's end does nothing")
-    func late() async throws {
+    func lateReportOfOutageEndDoesNothing() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             _ = try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused"))
             try await fleet.expect(.open)
@@ -167,7 +167,7 @@ struct OutageReportTests {
         arguments: [true, false])
     func suspicion(isSeconded: Bool) async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
-            try await eventually(within: .seconds(20), "they know each other") {
+            try await eventually(within: .seconds(20), "the sidecars know each other") {
                 for sidecar in fleet.sidecars where await sidecar.status.fleet.count < 2 { return false }
                 return true
             }

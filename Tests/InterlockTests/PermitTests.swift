@@ -19,8 +19,8 @@ struct PermitTests {
 
     /// Acquires a permit, which must be granted.
     static func permit(_ sidecar: Coordinator, wait: Int64 = 0) async throws -> PermitID {
-        let answer = try await sidecar.acquirePermit(service: "catalog", waitMilliseconds: wait)
-        guard case .granted(let id, _) = answer else { throw InterlockError(.other, "the permit was refused: \(answer)") }
+        let decision = try await sidecar.acquirePermit(service: "catalog", waitMilliseconds: wait)
+        guard case .granted(let id, _) = decision else { throw InterlockError(.other, "the permit was refused: \(decision)") }
         return id
     }
 
@@ -41,7 +41,9 @@ struct PermitTests {
 
     /// Waits until `expected` calls are waiting for a slot.
     static func waitUntilWaiting(_ expected: Int, in sidecar: Coordinator) async throws {
-        try await eventually(within: .seconds(10), "\(expected) calls wait") { await sidecar.status.permitsWaiting == expected }
+        try await eventually(within: .seconds(10), "\(expected) calls wait") {
+            await sidecar.status.waitingPermitCount == expected
+        }
     }
 
     static func waitUntilRemaining(_ expected: Int64, in sidecar: Coordinator) async throws {
@@ -59,25 +61,25 @@ struct PermitTests {
         try await Fleet.run(services: [service]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
-            let answered = try await sidecar.eventLoop.submit {
-                let answered = NIOLoopBoundBox<[UInt64]>([], eventLoop: sidecar.eventLoop)
-                let calls = sidecar.callsOnEventLoop()
-                let reference = try calls.service("catalog").get()
+            let answeredCalls = try await sidecar.eventLoop.submit {
+                let answeredCalls = NIOLoopBoundBox<[UInt64]>([], eventLoop: sidecar.eventLoop)
+                let coordinator = sidecar.loopBound()
+                let reference = try coordinator.service("catalog").get()
                 for number in 0..<UInt64(2000) {
-                    let completion = Completion<PermitResult>(tag: number) { number, answer in
-                        if case .refused(.open, _, _) = answer { answered.value.append(number) }
+                    let completion = Completion<PermitResult>(tag: number) { number, result in
+                        if case .refused(.open, _, _) = result { answeredCalls.value.append(number) }
                         return true
                     }
-                    _ = calls.acquirePermit(
-                        reference, cost: 1, subject: nil, waitMilliseconds: 20_000, now: calls.now(),
+                    _ = coordinator.acquirePermit(
+                        reference, cost: 1, subject: nil, waitMilliseconds: 20_000, now: coordinator.now(),
                         completion: completion)
                 }
-                return answered
+                return answeredCalls
             }.get()
             try await Self.waitUntilWaiting(2000, in: sidecar)
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "operator")
             try await Self.end(first, sidecar)
-            let order = try await sidecar.eventLoop.submit { answered.value }.get()
+            let order = try await sidecar.eventLoop.submit { answeredCalls.value }.get()
             #expect(order == Array(0..<2000))
         }
     }
@@ -112,11 +114,11 @@ struct PermitTests {
     func competingCallsGetEachSlotOnce() async throws {
         try await Fleet.run(services: [Self.service(slots: 3)]) { fleet in
             let sidecar = fleet.sidecars[0]
-            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let grantedCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<8 { group.addTask { try await Self.refusal(sidecar) == nil } }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            #expect(granted == 3)
+            #expect(grantedCount == 3)
             try await Self.waitUntilRemaining(7, in: sidecar)
         }
     }
@@ -247,10 +249,12 @@ struct PermitTests {
     func givesUpLimits() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
-            let before = await sidecar.status.redisCommands
+            let before = await sidecar.status.redisCommandCount
             await fleet.server.pause()
             let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
+            try await eventually(within: .seconds(10), "Redis received a command") {
+                await sidecar.status.redisCommandCount > before
+            }
             await Self.giveUp(leaver)
             await fleet.server.resume()
             try await Self.waitUntilRemaining(10, in: sidecar)
@@ -267,10 +271,12 @@ struct PermitTests {
             try await eventually(within: .seconds(10), "the breaker half-opens") {
                 try await sidecar.breaker(service: "catalog").fleet.state == .halfOpen
             }
-            let before = await sidecar.status.redisCommands
+            let before = await sidecar.status.redisCommandCount
             await fleet.server.pause()
             let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
+            try await eventually(within: .seconds(10), "Redis received a command") {
+                await sidecar.status.redisCommandCount > before
+            }
             await Self.giveUp(leaver)
             await fleet.server.resume()
             try await eventually(within: .seconds(10), "the trial's slot is free") {
@@ -304,7 +310,7 @@ struct PermitTests {
             try await sidecar.reload(services: [])
             let error = await #expect(throws: InterlockError.self) { try await waiter.value }
             #expect(error?.code == .unknownService)
-            let inFlight = await sidecar.status.permitsInFlight
+            let inFlight = await sidecar.status.inFlightPermitCount
             #expect(inFlight == 0)
         }
     }

@@ -33,13 +33,13 @@ struct ProgramTracingTests {
     }
 
     @Test("An acquired lock records its name, its fence and the decision in a child span of the caller's")
-    func lock() async throws {
+    func acquiredLockRecordsNameAndFence() async throws {
         let spans = try await Self.spans { fleet in
             try await withSpan("order") { _ in
                 let lease = try #require(try await fleet.sidecars[0].locks.acquire("orders"))
                 #expect(InstrumentationContext.current != nil)
-                let refused = try await fleet.sidecars[0].locks.acquire("orders")
-                #expect(refused == nil)
+                let attempt = try await fleet.sidecars[0].locks.acquire("orders")
+                #expect(attempt == nil)
                 try await fleet.sidecars[0].locks.release(lease)
             }
         }
@@ -57,14 +57,16 @@ struct ProgramTracingTests {
     }
 
     @Test("A wait for a lock is a child span that ends when the acquire is sent to Redis")
-    func wait() async throws {
+    func waitForLockIsChildSpan() async throws {
         let spans = try await Self.spans(of: 2) { fleet in
             let first = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             async let lease = fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20))
-            try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
-            let seen = ContinuousClock.now
+            try await eventually(within: .seconds(10), "the caller waits") {
+                await fleet.sidecars[0].status.lockWaiterCount == 1
+            }
+            let start = ContinuousClock.now
             // A delay of less than a millisecond does not count as a wait.
-            try await eventually(within: .seconds(10), "it has waited") { .now - seen > .milliseconds(5) }
+            try await eventually(within: .seconds(10), "the caller has waited") { .now - start > .milliseconds(5) }
             _ = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: first.token)
             #expect(try await lease != nil)
         }
@@ -77,11 +79,13 @@ struct ProgramTracingTests {
     }
 
     @Test("A wait whose task is cancelled fails in the trace")
-    func cancelled() async throws {
+    func waitWhoseTaskIsCancelledFailsInTrace() async throws {
         let spans = try await Self.spans(of: 2) { fleet in
             _ = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             let waiting = Task { try await fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20)) }
-            try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
+            try await eventually(within: .seconds(10), "the caller waits") {
+                await fleet.sidecars[0].status.lockWaiterCount == 1
+            }
             waiting.cancel()
             await #expect(throws: CancellationError.self) { try await waiting.value }
         }
@@ -90,7 +94,7 @@ struct ProgramTracingTests {
     }
 
     @Test("Acquiring several locks together is one span")
-    func joint() async throws {
+    func acquiringSeveralLocksTogetherIsOneSpan() async throws {
         let spans = try await Self.spans { fleet in
             _ = try #require(try await fleet.sidecars[0].locks.acquire(all: ["a", "b"]))
         }
@@ -99,7 +103,7 @@ struct ProgramTracingTests {
     }
 
     @Test("A take records its service, and a refusal records the limit")
-    func take() async throws {
+    func takeRecordsItsService() async throws {
         let spans = try await Self.spans(services: [Self.service(limit: 1)]) { fleet in
             _ = try await fleet.sidecars[0].limits.take(from: "catalog")
             _ = try await fleet.sidecars[0].limits.take(from: "catalog")
@@ -110,7 +114,7 @@ struct ProgramTracingTests {
     }
 
     @Test("A guarded call has spans for its permit and its operation, which runs within the latter")
-    func call() async throws {
+    func guardedCallHasSpansForPermitAndOperation() async throws {
         let spans = try await Self.spans(services: [Self.service(limit: 1, window: .seconds(3))]) { fleet in
             let services = fleet.sidecars[0].services
             try await services.call("catalog") {}
@@ -160,9 +164,9 @@ struct ProgramTracingTests {
             for await _ in started { break }
             let waiting = Task { try await services.call("catalog", wait: .seconds(60)) {} }
             let sidecar = fleet.sidecars[0]
-            try await eventually(within: .seconds(10), "it waits") {
+            try await eventually(within: .seconds(10), "the second call waits") {
                 try await sidecar.eventLoop.submit {
-                    sidecar.callsOnEventLoop().activity(ofService: "catalog")?.waiting == 1
+                    sidecar.loopBound().activity(ofService: "catalog")?.waitingCount == 1
                 }.get()
             }
             waiting.cancel()
@@ -177,7 +181,7 @@ struct ProgramTracingTests {
     }
 
     @Test("A failed call and a refused one fail in the trace")
-    func failures() async throws {
+    func failedCallAndRefusedOneFailInTrace() async throws {
         let spans = try await Self.spans(services: [Self.service(limit: 1)]) { fleet in
             let services = fleet.sidecars[0].services
             await #expect(throws: TestError.self) { try await services.call("catalog") { throw TestError() } }

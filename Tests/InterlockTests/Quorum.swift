@@ -61,7 +61,7 @@ struct Quorum {
         }
     }
 
-    /// Returns the reply of one server to a command given by its words.
+    /// Sends a command, given by its words, to one server and returns the reply.
     @discardableResult
     func cli(_ server: Int, _ arguments: String...) async throws -> RedisReply {
         try await Self.cli(servers[server], arguments)

@@ -16,7 +16,9 @@ struct QuorumRestartTests {
                 try await quorum.servers[server].restart(keepingData: false)
                 for sidecar in quorum.sidecars { try await quorum.waitUntilEveryServerIsReached(by: sidecar) }
                 for sidecar in quorum.sidecars {
-                    #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) != nil, "restart \(round)")
+                    #expect(
+                        try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000) != nil,
+                        "restart \(round)")
                 }
                 try await eventually("restart \(round): the lease is restored on server \(server)") {
                     try await quorum.cli(server, "GET", "interlock:lock:{orders}").text == lease.token
@@ -27,9 +29,10 @@ struct QuorumRestartTests {
                 // The lock changes hands in every fourth round.
                 guard round % 4 == 3 else { continue }
                 #expect(try await quorum.sidecars[0].releaseLock(name, token: lease.token))
-                let next = try await quorum.eventuallyAcquire(try LockRequest("orders", ttl: 60_000), through: quorum.sidecars[1])
-                #expect(next.fence > lease.fence)
-                lease = next
+                let nextLease = try await quorum.eventuallyAcquire(
+                    try LockRequest("orders", ttl: 60_000), through: quorum.sidecars[1])
+                #expect(nextLease.fence > lease.fence)
+                lease = nextLease
             }
             #expect(try await quorum.sidecars[0].releaseLock(name, token: lease.token))
         }

@@ -7,44 +7,44 @@ import Testing
 @Suite("Locks on a majority of three real Redis servers", .timeLimit(.minutes(2)))
 struct QuorumTests {
     @Test("A lock has one holder across sidecars, and is stored on every server until its release")
-    func exclusive() async throws {
+    func lockHasOneHolderAcrossSidecars() async throws {
         try await Quorum.run(of: 2) { quorum in
             let name = try ResourceName("orders")
             let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders", label: "web-1")))
             #expect(lease.token.hasPrefix("web-1/"))
-            #expect(lease.validMilliseconds <= 30_000 - LeaseValidity.drift(ofTTL: 30_000))
+            #expect(lease.validMilliseconds <= 30_000 - LeaseValidity.driftMilliseconds(ofTTL: 30_000))
             for sidecar in quorum.sidecars {
                 #expect(try await sidecar.acquireLock(try LockRequest("orders")) == nil)
             }
-            try await eventually("every server has it") { try await quorum.holders(of: "orders") == [0, 1, 2] }
+            try await eventually("every server holds the lock") { try await quorum.holders(of: "orders") == [0, 1, 2] }
             let information = try await quorum.sidecars[1].inspectLock(name)
             #expect(information?.label == "web-1")
             #expect(information?.fence == lease.fence)
             #expect(information?.ttlMilliseconds ?? 0 > 10_000)
             #expect(try await quorum.sidecars[1].releaseLock(name, token: lease.token))
-            try await eventually("no server has it") { try await quorum.holders(of: "orders").isEmpty }
+            try await eventually("no server holds the lock") { try await quorum.holders(of: "orders").isEmpty }
             #expect(try await quorum.sidecars[1].inspectLock(name) == nil)
-            let next = try #require(try await quorum.sidecars[1].acquireLock(try LockRequest("orders")))
-            #expect(next.fence > lease.fence)
+            let nextLease = try #require(try await quorum.sidecars[1].acquireLock(try LockRequest("orders")))
+            #expect(nextLease.fence > lease.fence)
         }
     }
 
     @Test("A lease is renewed or released only with its token, and is lost when a majority no longer has it")
-    func byTokenOnly() async throws {
+    func onlyTokenRenewsOrReleasesLease() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
             let name = try ResourceName("orders")
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 10_000)))
-            #expect(try await sidecar.renewLock(name, token: "somebody", ttl: 10_000) == nil)
+            #expect(try await sidecar.renewLock(name, token: "somebody", ttlMilliseconds: 10_000) == nil)
             #expect(try await sidecar.releaseLock(name, token: "somebody") == false)
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) ?? 0 > 30_000)
-            try await eventually("every server has it") { try await quorum.holders(of: "orders") == [0, 1, 2] }
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000) ?? 0 > 30_000)
+            try await eventually("every server holds the lock") { try await quorum.holders(of: "orders") == [0, 1, 2] }
             try await quorum.cli(1, "DEL", "interlock:lock:{orders}")
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) != nil)
-            try await eventually("it is restored") { try await quorum.holders(of: "orders") == [0, 1, 2] }
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000) != nil)
+            try await eventually("the lock is restored") { try await quorum.holders(of: "orders") == [0, 1, 2] }
             try await quorum.cli(1, "DEL", "interlock:lock:{orders}")
             try await quorum.cli(2, "DEL", "interlock:lock:{orders}")
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) == nil)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000) == nil)
             #expect(try await sidecar.releaseLock(name, token: lease.token) == false)
         }
     }
@@ -56,13 +56,13 @@ struct QuorumTests {
             await quorum.servers[1].kill()
             let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")))
             #expect(try await quorum.sidecars[1].acquireLock(try LockRequest("orders")) == nil)
-            #expect(try await quorum.sidecars[1].renewLock(name, token: lease.token, ttl: 30_000) != nil)
+            #expect(try await quorum.sidecars[1].renewLock(name, token: lease.token, ttlMilliseconds: 30_000) != nil)
             #expect(try await quorum.sidecars[1].releaseLock(name, token: lease.token))
         }
     }
 
     @Test("Redis is busy when a majority has 64 attempts pending, and not when only one server has", arguments: [1, 2])
-    func busy(paused: Int) async throws {
+    func busyMajorityMakesRedisBusy(paused: Int) async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
             for server in quorum.servers.prefix(paused) { await server.pause() }
@@ -79,12 +79,12 @@ struct QuorumTests {
                     try await group.waitForAll()
                     #expect(await !sidecar.isRedisBusy)
                 } else {
-                    try await eventually("it is busy") { await sidecar.isRedisBusy }
+                    try await eventually("Redis is busy") { await sidecar.isRedisBusy }
                     try await group.waitForAll()
                 }
             }
             for server in quorum.servers.prefix(paused) { await server.resume() }
-            try await eventually("it is no longer busy") { await !sidecar.isRedisBusy }
+            try await eventually("Redis is no longer busy") { await !sidecar.isRedisBusy }
         }
     }
 
@@ -117,21 +117,23 @@ struct QuorumTests {
                 try await quorum.sidecars[0].acquireLock(try LockRequest("orders", wait: 50_000))
             }
             #expect(error?.code == .unavailable)
-            #expect(await quorum.sidecars[0].status.locksWaiting == 0)
+            #expect(await quorum.sidecars[0].status.lockWaiterCount == 0)
         }
     }
 
     @Test("A lock that only a minority granted counts as held, and the minority frees it immediately")
-    func minority() async throws {
+    func lockThatOnlyMinorityGrantedCountsAsHeld() async throws {
         try await Quorum.run { quorum in
             for server in [0, 1] {
                 try await quorum.cli(server, "SET", "interlock:lock:{orders}", "0123456789abcdef", "PX", "60000")
             }
             #expect(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")) == nil)
-            try await eventually("the third server granted it") {
+            try await eventually("the third server has granted the lock") {
                 try await quorum.cli(2, "EXISTS", "interlock:fence:{orders}").integer == 1
             }
-            try await eventually("the third server has freed it") { try await quorum.holders(of: "orders", among: [2]).isEmpty }
+            try await eventually("the third server has freed the lock") {
+                try await quorum.holders(of: "orders", among: [2]).isEmpty
+            }
         }
     }
 
@@ -175,14 +177,14 @@ struct QuorumTests {
     }
 
     @Test("A waiter gets the lock after a release, through its own sidecar or another", arguments: [0, 1])
-    func waiting(releaser: Int) async throws {
+    func waiterGetsLockAfterRelease(releaser: Int) async throws {
         try await Quorum.run(of: 2) { quorum in
             let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = quorum.sidecars[0].acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually("a caller waits") { await quorum.sidecars[0].status.locksWaiting == 1 }
+            try await eventually("a caller waits") { await quorum.sidecars[0].status.lockWaiterCount == 1 }
             #expect(try await quorum.sidecars[releaser].releaseLock(try ResourceName("orders"), token: lease.token))
-            let granted = try #require(try await next)
-            #expect(granted.fence > lease.fence)
+            let nextLease = try #require(try await next)
+            #expect(nextLease.fence > lease.fence)
         }
     }
 
@@ -192,7 +194,7 @@ struct QuorumTests {
             let sidecar = quorum.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             #expect(try await sidecar.acquireLock(try LockRequest("orders", wait: 200)) == nil)
-            #expect(await sidecar.status.locksWaiting == 0)
+            #expect(await sidecar.status.lockWaiterCount == 0)
             for server in 0..<3 {
                 #expect(try await quorum.cli(server, "GET", "interlock:lock:{orders}").text == lease.token)
             }
@@ -204,11 +206,11 @@ struct QuorumTests {
         try await Quorum.run(of: 2) { quorum in
             let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")
             let first = try #require(try await quorum.sidecars[0].acquireLock(request))
-            let again = try #require(try await quorum.sidecars[1].acquireLock(try LockRequest("orders", owner: "job-7")))
-            #expect(again.token == "job-7")
-            #expect(again.fence == first.fence)
+            let repeatedLease = try #require(try await quorum.sidecars[1].acquireLock(try LockRequest("orders", owner: "job-7")))
+            #expect(repeatedLease.token == "job-7")
+            #expect(repeatedLease.fence == first.fence)
             for server in 0..<3 {
-                try await eventually("server \(server) has extended it") {
+                try await eventually("server \(server) has extended the lease") {
                     try await quorum.cli(server, "PTTL", "interlock:lock:{orders}").integer ?? 0 > 20_000
                 }
             }
@@ -230,13 +232,15 @@ struct QuorumTests {
             await #expect(throws: InterlockError.self) { try await sidecar.acquireLock(request) }
             await quorum.servers[2].resume()
             // The key that the retry acquired is released; the one that the lease relies on is kept.
-            try await eventually("the first server has freed it") { try await quorum.holders(of: "orders", among: [0]).isEmpty }
+            try await eventually("the first server has freed the lock") {
+                try await quorum.holders(of: "orders", among: [0]).isEmpty
+            }
             #expect(try await quorum.holders(of: "orders", among: [2]) == [2])
         }
     }
 
     @Test("A break frees a lease for good and notifies the fleet")
-    func breaking() async throws {
+    func breakFreesLeaseForGoodAndNotifiesFleet() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
             let name = try ResourceName("orders")
@@ -244,9 +248,9 @@ struct QuorumTests {
             #expect(try await sidecar.breakLock(name, by: "ops") == false)
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             #expect(try await sidecar.breakLock(name, by: "ops", fence: lease.fence - 1) == false)
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 30_000) != nil)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 30_000) != nil)
             #expect(try await sidecar.breakLock(name, by: "ops", fence: lease.fence))
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 1000) == nil)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 1000) == nil)
             #expect(try await sidecar.acquireLock(try LockRequest("orders")) != nil)
             let event = await events.next()
             #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", brokenBy: "ops"))
@@ -254,7 +258,7 @@ struct QuorumTests {
     }
 
     @Test("The list iterates over the locks of one server")
-    func list() async throws {
+    func listIteratesOverLocksOfOneServer() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
             for number in 0..<50 {
@@ -271,8 +275,8 @@ struct QuorumTests {
         }
     }
 
-    @Test("Forty callers through two sidecars never hold it together, fences rise, and no one waits forever")
-    func stress() async throws {
+    @Test("Forty callers through two sidecars never hold the lock together, fences rise, and no one waits forever")
+    func fortyCallersNeverShareLock() async throws {
         try await Quorum.run(of: 2) { quorum in
             let name = try ResourceName("orders")
             let holders = HolderCount()
@@ -297,5 +301,5 @@ struct QuorumTests {
 
 extension Coordinator {
     /// Whether Redis is busy, as reported to the listeners on the coordinator's event loop.
-    fileprivate var isRedisBusy: Bool { callsOnEventLoop().isRedisBusy }
+    fileprivate var isRedisBusy: Bool { loopBound().isRedisBusy }
 }

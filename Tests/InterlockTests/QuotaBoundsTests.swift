@@ -8,18 +8,19 @@ import Testing
 @Suite("Quotas of data planes are limited")
 struct QuotaBoundsTests {
     @Test("All data planes together, and those of one API key, have a limited number of buckets here and keys in Redis")
-    func buckets() async throws {
+    func dataPlanesHaveLimitedBuckets() async throws {
         let settings = DomainTests.settings([DescriptorRule(key: "tenant", limit: DomainTests.rate(10))])
         try await Fleet.run(domains: settings) { fleet in
             let sidecar = fleet.sidecars[0]
             let sessions = try await sidecar.eventLoop.submit {
-                let calls = sidecar.callsOnEventLoop()
+                let coordinator = sidecar.loopBound()
                 let sessions = try (0..<3).map { stream in
                     let session = try #require(
-                        calls.beginQuotaSession(domain: "edge", address: "10.0.0.\(stream)", isReturning: false) { _ in })
+                        coordinator.beginQuotaSession(domain: "edge", address: "10.0.0.\(stream)", isReturning: false) { _ in })
                     session.report(
                         (0..<10_000).map { bucket in
-                            QuotaUsage(bucket: [DescriptorEntry(key: "tenant", value: "\(stream)-\(bucket)")], requests: 1)
+                            QuotaUsage(
+                                bucket: [DescriptorEntry(key: "tenant", value: "\(stream)-\(bucket)")], requestCount: 1)
                         })
                     return session
                 }
@@ -43,7 +44,9 @@ struct QuotaBoundsTests {
     private static func bucket(_ digest: Int) -> QuotaBudget.Bucket { QuotaBudget.Bucket(dataPlane: "1", digest: digest) }
 
     private static func newBudget() -> QuotaBudget {
-        QuotaBudget(perClient: .init(buckets: 2, bytes: 100, sessions: 1), total: .init(buckets: 3, bytes: 100, sessions: 2))
+        QuotaBudget(
+            perClient: .init(bucketCount: 2, byteCount: 100, sessionCount: 1),
+            total: .init(bucketCount: 3, byteCount: 100, sessionCount: 2))
     }
 
     private static func take(
@@ -76,7 +79,7 @@ struct QuotaBoundsTests {
         }
         let before = Self.later.advanced(byMilliseconds: -1)
         #expect(Self.take(3, 1, 2, 3, at: before, from: &budget) == [false, true, true, false])
-        #expect(budget.buckets == 2)
+        #expect(budget.bucketCount == 2)
         // The restored buckets still count after their former expiry.
         #expect(Self.take(3, at: Self.later, from: &budget) == [false])
     }
@@ -98,6 +101,6 @@ struct QuotaBoundsTests {
             #expect(Self.take(number, at: now, from: &budget) == [true], "\(number)")
             budget.returnBucket(Self.bucket(number), bytes: 10, of: "a", until: now.advanced(byMilliseconds: 15_000), now: now)
         }
-        #expect(budget.buckets <= 2)
+        #expect(budget.bucketCount <= 2)
     }
 }

@@ -10,14 +10,14 @@ import Testing
 @Suite("Redis fails and recovers")
 struct RedisOutageTests {
     @Test("A Redis Cluster is not accepted as a single server: the sidecar is not ready, and the error says why")
-    func cluster() async throws {
+    func clusterIsRefusedAsSingleServer() async throws {
         try await RedisServer.withServer(arguments: ["--cluster-enabled", "yes"]) { server in
             let sidecar = Coordinator(
                 configuration: InterlockConfiguration(redis: server.configuration),
                 eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             await sidecar.start()
-            try await eventually("the sidecar has noticed it") {
+            try await eventually("the sidecar reports the cluster") {
                 await sidecar.status.redisFailure?.contains("Redis is a cluster") == true
             }
             #expect(await !sidecar.isReady)
@@ -44,12 +44,12 @@ struct RedisOutageTests {
     }
 
     @Test("Waiters are answered as unavailable when Redis stays unreachable")
-    func waitersAreAnswered() async throws {
+    func waitersAreAnsweredAsUnavailable() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.acquireLock(try LockRequest("orders"))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.lockWaiterCount == 1 }
             await fleet.server.kill()
             do {
                 _ = try await waiting
@@ -70,7 +70,7 @@ struct RedisOutageTests {
                 try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
             }
             #expect(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")) == nil)
-            #expect(try await fleet.sidecars[1].renewLock(name, token: first.token, ttl: 600_000) != nil)
+            #expect(try await fleet.sidecars[1].renewLock(name, token: first.token, ttlMilliseconds: 600_000) != nil)
             try await fleet.server.restart(keepingData: false)
             for sidecar in fleet.sidecars {
                 try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
@@ -86,7 +86,7 @@ struct RedisOutageTests {
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.lockWaiterCount == 1 }
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
             // If the sidecar has not noticed the lost connection yet, this release reveals it.
@@ -129,7 +129,7 @@ struct RedisOutageTests {
                 try await fleet.server.restart(keepingData: false)
                 try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
                 // A refusal without Redis is remembered for a second before Redis is asked again.
-                try await eventually(within: .seconds(20), "Redis grants") {
+                try await eventually(within: .seconds(20), "Redis grants a call") {
                     try await sidecar.take(service: "catalog").isAllowed
                 }
             }
@@ -137,7 +137,7 @@ struct RedisOutageTests {
         }
     }
 
-    @Test("A paused Redis is answered as unavailable within the timeout, and the request leaves no lock behind")
+    @Test("A request to a paused Redis server fails as unavailable within the timeout, and leaves no lock behind")
     func pausedRedis() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]

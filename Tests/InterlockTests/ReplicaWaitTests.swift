@@ -30,7 +30,7 @@ struct ReplicaWaitTests {
             let waiters = (0..<2).map { _ in
                 Task { try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
             }
-            try await eventually("both wait") { await sidecar.status.locksWaiting == 2 }
+            try await eventually("both callers wait") { await sidecar.status.lockWaiterCount == 2 }
             try await fleet.cli("DEL", Self.key)
             for waiter in waiters {
                 let code = await Self.code { _ = try await waiter.value }
@@ -62,12 +62,12 @@ struct ReplicaWaitTests {
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let next = sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000))
-            try await eventually("a caller waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually("a caller waits") { await sidecar.status.lockWaiterCount == 1 }
             let isReleased = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(isReleased)
-            let granted = try #require(try await next)
+            let nextLease = try #require(try await next)
             let replicated = try await replica.send(AnyCommand(["GET", Self.key])).text
-            #expect(replicated == granted.token)
+            #expect(replicated == nextLease.token)
         }
     }
 
@@ -82,7 +82,8 @@ struct ReplicaWaitTests {
             }
             // Each acquire gets an answer, and none delays the renewals.
             for _ in 0..<5 {
-                let valid = try await sidecar.renewLock(try ResourceName("orders"), token: lease.token, ttl: 600_000)
+                let valid = try await sidecar.renewLock(
+                    try ResourceName("orders"), token: lease.token, ttlMilliseconds: 600_000)
                 #expect(valid != nil)
             }
             for call in acquires { #expect(await call.value == .unreplicated) }
@@ -102,11 +103,11 @@ struct ReplicaWaitTests {
             let lease = try #require(try await sidecar.acquireLock(request))
             await server.pause()
             let name = try ResourceName("orders")
-            let valid = try #require(try await sidecar.renewLock(name, token: lease.token, ttl: 600_000))
+            let valid = try #require(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 600_000))
             #expect(valid <= 60_000)
             await server.resume()
-            try await eventually("the replica has it too") {
-                try await sidecar.renewLock(name, token: lease.token, ttl: 600_000) ?? 0 > 60_000
+            try await eventually("the replica has the renewal too") {
+                try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 600_000) ?? 0 > 60_000
             }
         }
     }
@@ -118,13 +119,13 @@ struct ReplicaWaitTests {
             let name = try ResourceName("orders")
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             await server.pause()
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) ?? 0 <= 60_000)
-            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 600_000) ?? 0 <= 60_000)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 60_000) ?? 0 <= 60_000)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttlMilliseconds: 600_000) ?? 0 <= 60_000)
             await server.resume()
         }
     }
 
-    @Test("A write repeated for replicas always reaches Redis and shortens nothing", arguments: [false, true])
+    @Test("A write repeated for replicas always reaches Redis and shortens no lease", arguments: [false, true])
     func repeatedWrite(isGroup: Bool) async throws {
         try await Fleet.run { fleet in
             var request = try LockRequest("orders", ttl: 600_000)
@@ -132,13 +133,14 @@ struct ReplicaWaitTests {
             let lease = try #require(try await fleet.sidecars[0].acquireLock(request))
             let keys = LockKeys(scripts: LockScripts(LockSettings(), isOnCluster: false), space: KeySpace(), name: "orders")
             func renewals() async throws -> Int {
-                let text = try await fleet.cli("INFO", "commandstats").text ?? ""
-                let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_pexpire:calls=") }
+                let statistics = try await fleet.cli("INFO", "commandstats").text ?? ""
+                let line = statistics.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_pexpire:calls=") }
                 return line.flatMap { Int($0.drop { $0 != "=" }.dropFirst().prefix { $0 != "," }) } ?? 0
             }
             for ttl in [1000, 900_000] as [Int64] {
                 let before = try await renewals()
-                let script = RenewScript(keys: keys, token: lease.token, ttl: ttl, isGroup: isGroup, purpose: .replicate)
+                let script = RenewScript(
+                    keys: keys, token: lease.token, ttlMilliseconds: ttl, isGroup: isGroup, purpose: .replicate)
                 #expect(try await fleet.redis.send(script) == .held)
                 #expect(try await renewals() > before)
                 #expect(try await fleet.cli("PTTL", Self.key).integer ?? 0 > max(ttl, 590_000) - 10_000)
@@ -153,7 +155,7 @@ struct ReplicaWaitTests {
             let other = fleet.sidecars[1]
             await server.pause()
             let code = await Self.code {
-                _ = try await other.renewLock(try ResourceName("orders"), token: lease.token, ttl: 600_000)
+                _ = try await other.renewLock(try ResourceName("orders"), token: lease.token, ttlMilliseconds: 600_000)
             }
             #expect(code == .unreplicated)
             await server.resume()
@@ -180,7 +182,7 @@ struct ReplicaWaitTests {
             #expect(code == .unreplicated)
             await server.resume()
             try await Self.waitUntilFree(in: fleet)
-            try await eventually("it is granted") {
+            try await eventually("the lock is granted") {
                 do {
                     return try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)) != nil
                 } catch let error as InterlockError where error.code == .unreplicated {

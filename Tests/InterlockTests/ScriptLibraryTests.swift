@@ -12,7 +12,7 @@ struct ScriptLibraryTests {
         .merging(ScriptLibrary.constants) { $1 }
 
     @Test("Every .lua file is registered")
-    func completeness() throws {
+    func everyLuaFileIsRegistered() throws {
         let project = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
         let paths = try FileManager.default.subpathsOfDirectory(atPath: "\(project)/Sources/Interlock")
         let files = paths.filter { $0.hasSuffix(".lua") }.compactMap { $0.split(separator: "/").last?.dropLast(".lua".count) }
@@ -20,7 +20,7 @@ struct ScriptLibraryTests {
     }
 
     @Test("A file opens with a comment, and a script's comment names KEYS, ARGV, the reply and the guarantee", arguments: names)
-    func header(name: String) {
+    func everyFileOpensWithComment(name: String) {
         let lines = Self.files[name]?.lines ?? []
         let header = lines.prefix { $0.hasPrefix("--") }
         #expect(header.dropFirst(ScriptLibrary.needs(of: name).isEmpty ? 0 : 1).first?.hasPrefix("-- ") == true)
@@ -31,8 +31,8 @@ struct ScriptLibraryTests {
         }
     }
 
-    @Test("Needs exist and have no cycle", arguments: names)
-    func needs(name: String) {
+    @Test("Each file that another needs exists, and no file needs itself, even through others", arguments: names)
+    func everyRequiredFileExists(name: String) {
         var path: [String] = []
         func visit(_ name: String) {
             guard Self.constants[name] == nil else { return }
@@ -47,8 +47,8 @@ struct ScriptLibraryTests {
 
     @Test("A file uses only names declared by itself or by its needs", arguments: names)
     func unknownNames(name: String) {
-        let known = ScriptLibrary.needs(of: name).flatMap(Self.declared)
-        #expect(Self.files[name]?.used.subtracting(known).sorted() == [])
+        let neededNames = ScriptLibrary.needs(of: name).flatMap(Self.declared)
+        #expect(Self.files[name]?.used.subtracting(neededNames).sorted() == [])
     }
 
     @Test("A file uses everything that it needs", arguments: names)
@@ -105,10 +105,12 @@ private struct LuaFile {
             if let match = statement.prefixMatch(of: #/for (\w+(?:, \w+)*) (?:=|in) /#) { names += Self.list(match.1) }
             locals.formUnion(names)
             // A field follows a dot; the key of a table, inside braces, precedes an equals sign.
-            var read = code.replacing(#/[.:]\w+/#, with: "")
-            if statement.contains(#/^\w+ = .*(,|}\))$/#) { read = "{" + read.drop { $0 == " " } }
-            if read.contains("{") { read = read.replacing(#/([{,]) *\w+ = /#) { "\($0.1)" } }
-            for word in read.matches(of: #/\w+/#).map(\.output) where word.first?.isNumber == false { used.insert(String(word)) }
+            var usedCode = code.replacing(#/[.:]\w+/#, with: "")
+            if statement.contains(#/^\w+ = .*(,|}\))$/#) { usedCode = "{" + usedCode.drop { $0 == " " } }
+            if usedCode.contains("{") { usedCode = usedCode.replacing(#/([{,]) *\w+ = /#) { "\($0.1)" } }
+            for word in usedCode.matches(of: #/\w+/#).map(\.output) where word.first?.isNumber == false {
+                used.insert(String(word))
+            }
         }
         used.subtract(locals.union(Self.keywords).union(Self.globals))
     }

@@ -8,7 +8,7 @@ import Testing
 @testable import Interlock
 
 /// The Sentinels and servers are real, so the duration of a failover varies.
-@Suite("A Redis behind Sentinels", .serialized, .timeLimit(.minutes(3)))
+@Suite("Redis behind Sentinels", .serialized, .timeLimit(.minutes(3)))
 struct SentinelTests {
     private static let noOpLogger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
@@ -51,17 +51,17 @@ struct SentinelTests {
     }
 
     @Test("All connections go to the primary that a majority names")
-    func discovery() async throws {
+    func connectionsGoToPrimaryThatMajorityNames() async throws {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(fleet) { coordinators in
                 let port = try #require(fleet.servers[0].port)
                 let primary = try #require(await coordinators[0].status.primary)
                 #expect(primary.address == "127.0.0.1:\(port)")
                 #expect(primary.name == SentinelFleet.primaryName)
-                #expect(primary.sentinels == 3)
-                #expect(primary.switches == 0)
+                #expect(primary.sentinelCount == 3)
+                #expect(primary.switchCount == 0)
                 #expect(primary.lastSwitchDuration == nil)
-                #expect(await coordinators[0].status.replicas == 2)
+                #expect(await coordinators[0].status.replicaCount == 2)
                 let clients = try await fleet.servers[0].ask(["CLIENT", "LIST"]).text ?? ""
                 #expect(clients.split(separator: "\n").count { $0.contains(" name=interlock/\(coordinators[0].id) ") } == 3)
             }
@@ -76,11 +76,12 @@ struct SentinelTests {
             try await Self.withCoordinators(fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
                 let port = try #require(fleet.servers[0].port)
                 let name = try ResourceName("orders")
-                let held = try #require(try await coordinators[0].acquireLock(LockRequest(name: name, ttl: 60_000)))
+                let heldLease = try #require(
+                    try await coordinators[0].acquireLock(LockRequest(name: name, ttlMilliseconds: 60_000)))
                 try await fleet.losePrimary(.killed)
                 try await Self.waitUntilMoved(coordinators[0], from: port)
-                #expect(try await coordinators[0].acquireLock(LockRequest(name: name, ttl: 60_000)) == nil)
-                #expect(try await coordinators[0].releaseLock(name, token: held.token))
+                #expect(try await coordinators[0].acquireLock(LockRequest(name: name, ttlMilliseconds: 60_000)) == nil)
+                #expect(try await coordinators[0].releaseLock(name, token: heldLease.token))
             }
         }
     }
@@ -96,7 +97,7 @@ struct SentinelTests {
                 #expect(try await coordinators[0].acquireLock(try LockRequest("job")) != nil)
                 _ = try await fleet.sentinels[0].ask(["SENTINEL", "FAILOVER", SentinelFleet.primaryName])
                 try await Self.waitUntilMoved(coordinators[0], from: try #require(fleet.servers[0].port))
-                _ = try await Self.granted(try LockRequest("job-2"), on: coordinators[0])
+                _ = try await Self.acquireFreeLock(try LockRequest("job-2"), on: coordinators[0])
             }
             for server in fleet.servers {
                 let log = try await server.ask(["ACL", "LOG"])
@@ -131,17 +132,20 @@ struct SentinelTests {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
                 let port = try #require(fleet.servers[0].port)
-                let held = try #require(try await coordinators[0].acquireLock(try LockRequest("held", ttl: 120_000)))
+                let heldLease = try #require(try await coordinators[0].acquireLock(try LockRequest("held", ttl: 120_000)))
                 let before = try #require(try await coordinators[0].acquireLock(try LockRequest("fence")))
                 _ = try await coordinators[0].releaseLock(try ResourceName(before.name), token: before.token)
                 await fleet.servers[0].kill()
                 for coordinator in coordinators { try await Self.waitUntilMoved(coordinator, from: port) }
                 // Replicated locks stay held by the same holders.
                 #expect(try await coordinators[1].acquireLock(try LockRequest("held")) == nil)
-                #expect(try await coordinators[0].renewLock(try ResourceName(held.name), token: held.token, ttl: 120_000) != nil)
-                let after = try await Self.granted(try LockRequest("fence"), on: coordinators[1])
+                #expect(
+                    try await coordinators[0].renewLock(
+                        try ResourceName(heldLease.name), token: heldLease.token, ttlMilliseconds: 120_000)
+                        != nil)
+                let after = try await Self.acquireFreeLock(try LockRequest("fence"), on: coordinators[1])
                 #expect(after.fence > before.fence)
-                #expect(await coordinators[0].status.primary?.switches == 1)
+                #expect(await coordinators[0].status.primary?.switchCount == 1)
             }
         }
     }
@@ -151,13 +155,15 @@ struct SentinelTests {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
                 let port = try #require(fleet.servers[0].port)
-                let held = try #require(try await coordinators[0].acquireLock(try LockRequest("job", ttl: 120_000)))
+                let heldLease = try #require(try await coordinators[0].acquireLock(try LockRequest("job", ttl: 120_000)))
                 await fleet.servers[0].pause()
                 for coordinator in coordinators { try await Self.waitUntilMoved(coordinator, from: port) }
                 await fleet.servers[0].resume()
                 let waiter = Task { try await coordinators[1].acquireLock(try LockRequest("job", wait: 30_000)) }
-                try await eventually(within: .seconds(20), "a caller waits") { await coordinators[1].status.locksWaiting == 1 }
-                _ = try await coordinators[0].releaseLock(try ResourceName(held.name), token: held.token)
+                try await eventually(within: .seconds(20), "a caller waits") {
+                    await coordinators[1].status.lockWaiterCount == 1
+                }
+                _ = try await coordinators[0].releaseLock(try ResourceName(heldLease.name), token: heldLease.token)
                 #expect(try await waiter.value != nil)
                 for coordinator in coordinators { #expect(await coordinator.status.primary?.address != "127.0.0.1:\(port)") }
             }
@@ -165,7 +171,7 @@ struct SentinelTests {
     }
 
     /// Acquires a free lock once enough replicas follow the new primary.
-    private static func granted(_ request: LockRequest, on coordinator: Coordinator) async throws -> Lease {
+    private static func acquireFreeLock(_ request: LockRequest, on coordinator: Coordinator) async throws -> Lease {
         var lease: Lease?
         try await eventually(within: .seconds(30), "a free lock is granted") {
             lease = try? await coordinator.acquireLock(request)

@@ -42,7 +42,7 @@ struct ServiceCallTests {
     }
 
     @Test("A call returns its operation's result and frees its slot")
-    func success() async throws {
+    func callReturnsOperationResultAndFreesSlot() async throws {
         try await Self.run(Self.service(slots: 1)) { services, _ in
             for number in 0..<3 {
                 let value = try await services.call("catalog") { number }
@@ -63,7 +63,7 @@ struct ServiceCallTests {
     }
 
     @Test("Errors are rethrown and trip the breaker, after which the call is not made")
-    func failure() async throws {
+    func errorsAreRethrownAndTripBreaker() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<4 {
                 await #expect(throws: TestError.self) { try await services.call("catalog") { throw TestError() } }
@@ -77,7 +77,7 @@ struct ServiceCallTests {
     }
 
     @Test("The judge decides: a value may be a failure, and an error may not be the service's fault")
-    func judged() async throws {
+    func judgeDecidesWhatIsFailure() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<8 {
                 await #expect(throws: TestError.self) {
@@ -94,7 +94,7 @@ struct ServiceCallTests {
     }
 
     @Test("The call's latency is the time in the operation unless the judge returns another")
-    func latency() async throws {
+    func callLatencyIsOperationTime() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<4 {
                 try await services.call(
@@ -124,7 +124,7 @@ struct ServiceCallTests {
             }
             let state = try await fleet.sidecars[0].breaker(service: "catalog").state
             #expect(state == .closed)
-            let inFlight = await fleet.sidecars[0].status.permitsInFlight
+            let inFlight = await fleet.sidecars[0].status.inFlightPermitCount
             #expect(inFlight == 0)
         }
     }
@@ -157,7 +157,7 @@ struct ServiceCallTests {
     }
 
     @Test("A call waits for up to its service's patience while a limit keeps the breaker open")
-    func tripped() async throws {
+    func callWaitsUpToServicePatience() async throws {
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200), maximumWait: .seconds(30))
         try await Self.run(Self.service(limit: 1, onLimit: policy, window: .milliseconds(100))) { services, _ in
             for _ in 0..<3 { try await services.call("catalog") {} }
@@ -190,7 +190,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("Without Redis a service that denies is unavailable, and another is called")
+    @Test("Without Redis, a call fails as unavailable if its service's outage policy denies calls, and is made otherwise")
     func redisIsUnreachable() async throws {
         for policy in [OutagePolicy.deny, .allow] {
             try await Self.run(Self.service(whenRedisIsDown: policy)) { services, fleet in

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("CL.THROTTLE on a real Redis")
+@Suite("CL.THROTTLE on a real Redis server")
 struct ThrottleTests {
     private static let key = "interlock:throttle:{mail}"
 
@@ -27,7 +27,7 @@ struct ThrottleTests {
     @Test(
         "Each answer equals that of redis-cell's formulas",
         arguments: [(15, 30, 60), (0, 10, 1), (4, 7, 1), (2, 1000, 3), (9, 1, 2)] as [(Int64, Int64, Int64)])
-    func formulas(burst: Int64, count: Int64, period: Int64) async throws {
+    func eachAnswerEqualsThatOfRedisCellFormulas(burst: Int64, count: Int64, period: Int64) async throws {
         try await Fleet.run { fleet in
             var random = SystemRandomNumberGenerator()
             // In count-ths of a microsecond, all values are integers.
@@ -44,16 +44,17 @@ struct ThrottleTests {
                         key: try ResourceName("mail"), maximumBurst: burst, count: count, period: period, quantity: quantity))
                 let old = try await arrival(fleet, count: count)
                 let earliest = try await time(fleet, count: count)
-                let answer = try await fleet.sidecars[0].throttle(request)
+                let decision = try await fleet.sidecars[0].throttle(request)
                 let latest = try await time(fleet, count: count)
-                #expect(answer.limit == burst + 1)
+                #expect(decision.limit == burst + 1)
                 // The answer must lie between the results for the earliest and the latest possible time.
                 let (first, last) = (expected(at: earliest), expected(at: latest))
-                if first.isLimited == last.isLimited { #expect(answer.isLimited == first.isLimited) }
-                guard answer.isLimited == first.isLimited, answer.isLimited == last.isLimited else { continue }
-                #expect((min(first.remaining, last.remaining)...max(first.remaining, last.remaining)).contains(answer.remaining))
-                #expect((min(first.reset, last.reset)...max(first.reset, last.reset)).contains(answer.resetAfterSeconds))
-                #expect((min(first.retry, last.retry)...max(first.retry, last.retry)).contains(answer.retryAfterSeconds))
+                if first.isLimited == last.isLimited { #expect(decision.isLimited == first.isLimited) }
+                guard decision.isLimited == first.isLimited, decision.isLimited == last.isLimited else { continue }
+                #expect(
+                    (min(first.remaining, last.remaining)...max(first.remaining, last.remaining)).contains(decision.remaining))
+                #expect((min(first.reset, last.reset)...max(first.reset, last.reset)).contains(decision.resetAfterSeconds))
+                #expect((min(first.retry, last.retry)...max(first.retry, last.retry)).contains(decision.retryAfterSeconds))
 
                 func expected(at now: Int64) -> (isLimited: Bool, remaining: Int64, retry: Int64, reset: Int64) {
                     let tat = max(now, old ?? now)
@@ -72,9 +73,9 @@ struct ThrottleTests {
         try await Fleet.run { fleet in
             let inspection = try #require(
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 0))
-            let answer = try await fleet.sidecars[0].throttle(inspection)
+            let decision = try await fleet.sidecars[0].throttle(inspection)
             #expect(
-                answer == ThrottleResult(isLimited: false, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
+                decision == ThrottleResult(isLimited: false, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
             #expect(try await fleet.cli("EXISTS", Self.key).integer == 0)
         }
     }
@@ -84,9 +85,9 @@ struct ThrottleTests {
         try await Fleet.run { fleet in
             let request = try #require(
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 6))
-            let answer = try await fleet.sidecars[0].throttle(request)
+            let decision = try await fleet.sidecars[0].throttle(request)
             #expect(
-                answer == ThrottleResult(isLimited: true, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
+                decision == ThrottleResult(isLimited: true, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
         }
     }
 

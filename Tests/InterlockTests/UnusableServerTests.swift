@@ -9,7 +9,7 @@ import RedisClient
 import Testing
 
 /// A peer that answers PING may still be unable to serve as Redis.
-@Suite("A peer that cannot serve as a Redis counts as down", .timeLimit(.minutes(2)))
+@Suite("A peer that cannot serve as Redis counts as down", .timeLimit(.minutes(2)))
 struct UnusableServerTests {
     private static let services = [
         ServiceDefinition(name: "strict", limits: [limit], whenRedisIsDown: .deny),
@@ -17,7 +17,7 @@ struct UnusableServerTests {
     ]
     private static let limit = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
 
-    /// Expects a coordinator to count this Redis as down, report and log these words, and apply `when_redis_is_down`.
+    /// Expects a coordinator to count this server as down, report and log these words, and apply `when_redis_is_down`.
     private static func expectDown(
         _ redis: RedisConfiguration, saying words: String, sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
@@ -30,7 +30,7 @@ struct UnusableServerTests {
             eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Logger(label: "test") { _ in log })
         await coordinator.start()
         do {
-            try await eventually(within: .seconds(5), "the log says why") {
+            try await eventually(within: .seconds(5), "the log names the reason") {
                 log.lines.contains { $0.contains("event=redis.lost") && $0.contains(words) }
             }
         } catch {
@@ -55,14 +55,14 @@ struct UnusableServerTests {
     }
 
     @Test("A Sentinel counts as down")
-    func sentinel() async throws {
+    func sentinelCountsAsDown() async throws {
         try await SentinelFleet.withFleet(replicas: 1, sentinels: 1) { fleet in
             try await Self.expectDown(try Self.address(fleet.sentinels[0].port), saying: "is a Sentinel, not a Redis server")
         }
     }
 
     @Test("A server whose EVALSHA is renamed counts as down")
-    func renamed() async throws {
+    func serverWhoseEvalshaIsRenamedCountsAsDown() async throws {
         try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { server in
             try await Self.expectDown(server.configuration, saying: "cannot run scripts")
         }
@@ -80,7 +80,7 @@ struct UnusableServerTests {
     }
 
     @Test("A server that is too old counts as down")
-    func old() async throws {
+    func serverThatIsTooOldCountsAsDown() async throws {
         try await MisbehavingRedis.withServer { command in
             switch command.text[0] {
             case "INFO": .bytes(RedisReply.bulk(Array("# Server\r\nredis_version:5.0.14\r\nredis_mode:standalone\r\n".utf8)).wire)
@@ -95,7 +95,7 @@ struct UnusableServerTests {
     }
 
     @Test("A replica counts as down")
-    func replica() async throws {
+    func replicaCountsAsDown() async throws {
         try await RedisServer.withServer { primary in
             try await RedisServer.withServer(arguments: ["--replicaof", "127.0.0.1", "\(try #require(primary.port))"]) {
                 replica in
@@ -135,7 +135,7 @@ struct UnusableServerTests {
                 await coordinator.waitUntilReady(timeout: .seconds(10))
                 var isLogged = true
                 do {
-                    try await eventually(within: .seconds(5), "the log reports it") {
+                    try await eventually(within: .seconds(5), "the log reports the lost quorum") {
                         log.lines.contains { $0.contains("event=quorum.lost") && $0.contains("cannot run scripts") }
                     }
                 } catch { isLogged = false }

@@ -17,8 +17,8 @@ struct WaitingSidecarsTests {
         let tasks = (0..<count).map { _ in
             Task { try await sidecar.acquireLock(try LockRequest(name, wait: 60_000)) }
         }
-        try await eventually("they wait") { await sidecar.status.locksWaiting == count }
-        try await eventually("their ticket is in the queue") { try await fleet.cli("ZCARD", queueKey).integer == tickets }
+        try await eventually("the callers wait") { await sidecar.status.lockWaiterCount == count }
+        try await eventually("the sidecar's ticket is in the queue") { try await fleet.cli("ZCARD", queueKey).integer == tickets }
         return tasks
     }
 
@@ -34,7 +34,7 @@ struct WaitingSidecarsTests {
             let waiters = try await Self.wait(3, in: second, tickets: 1, of: fleet)
             let others = try await Self.wait(1, in: third, tickets: 2, of: fleet)
             // No earlier inspection had asked the sidecars for their counts.
-            try await eventually("both have reported") {
+            try await eventually("both sidecars have reported") {
                 try await Self.queue(at: inspector)
                     == [WaitingSidecar(id: second.id, waiters: 3), WaitingSidecar(id: third.id, waiters: 1)]
             }
@@ -50,33 +50,40 @@ struct WaitingSidecarsTests {
     }
 
     @Test("Many locks are inspected fifty per command, each with its own holders and waiters")
-    func many() async throws {
+    func fiftyLocksAreInspectedPerCommand() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (inspector, other) = (fleet.sidecars[0], fleet.sidecars[1])
             let names = try (0..<120).map { try ResourceName("lock-\($0)") }
             for name in names.dropLast() {
                 let mode: LockMode = name.text.hasSuffix("3") ? .permits(2) : .exclusive
-                #expect(try await other.acquireLock(LockRequest(name: name, ttl: 60_000, label: name.text, mode: mode)) != nil)
+                #expect(
+                    try await other.acquireLock(
+                        LockRequest(name: name, ttlMilliseconds: 60_000, label: name.text, mode: mode))
+                        != nil)
             }
-            let waiting = Task { try await other.acquireLock(LockRequest(name: names[7], ttl: 60_000, wait: 60_000)) }
-            try await eventually("it waits") { await other.status.locksWaiting == 1 }
-            try await eventually("it has reported how many wait") {
+            let waiting = Task {
+                try await other.acquireLock(
+                    LockRequest(name: names[7], ttlMilliseconds: 60_000, waitMilliseconds: 60_000))
+            }
+            try await eventually("a caller waits") { await other.status.lockWaiterCount == 1 }
+            try await eventually("the other sidecar has reported its number of waiters") {
                 try await inspector.inspectLocks(names)[7]?.queue == [WaitingSidecar(id: other.id, waiters: 1)]
             }
-            let before = await inspector.status.redisCommands
-            let found = try await inspector.inspectLocks(names)
-            #expect(await inspector.status.redisCommands - before <= 5)
-            #expect(found.map { $0?.leases.first?.label } == names.dropLast().map(\.text) + [nil])
+            let before = await inspector.status.redisCommandCount
+            let information = try await inspector.inspectLocks(names)
+            #expect(await inspector.status.redisCommandCount - before <= 5)
+            #expect(information.map { $0?.leases.first?.label } == names.dropLast().map(\.text) + [nil])
             #expect(
-                found.enumerated().filter { $1?.mode == .permits(2) }.map(\.offset) == Array(stride(from: 3, to: 119, by: 10)))
-            #expect(found.enumerated().filter { $1?.waiters ?? 0 > 0 }.map(\.offset) == [7])
+                information.enumerated().filter { $1?.mode == .permits(2) }.map(\.offset)
+                    == Array(stride(from: 3, to: 119, by: 10)))
+            #expect(information.enumerated().filter { $1?.waiters ?? 0 > 0 }.map(\.offset) == [7])
             #expect(try await inspector.inspectLocks([]).isEmpty)
             waiting.cancel()
         }
     }
 
     @Test("A sidecar that cannot report is listed without a number, and inspections do not wait long for it")
-    func unreported() async throws {
+    func silentSidecarIsListedWithoutNumber() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let lease = try await sidecar.acquireLock(try LockRequest(Self.name))
@@ -97,11 +104,11 @@ struct WaitingSidecarsTests {
         try await Fleet.run { fleet in
             let ticket = "0123456789ab/ticket/00112233445566778899aabbccddeeff"
             try await fleet.cli("SET", "interlock:lock:{orders}", ticket, "PX", "60000")
-            let seen = try #require(try await fleet.sidecars[0].inspectLock(try ResourceName(Self.name)))
-            #expect(seen.label == "0123456789ab")
-            #expect(seen.leases.isEmpty)
-            #expect(seen.waiters == 1)
-            #expect(seen.queue == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
+            let information = try #require(try await fleet.sidecars[0].inspectLock(try ResourceName(Self.name)))
+            #expect(information.label == "0123456789ab")
+            #expect(information.leases.isEmpty)
+            #expect(information.waiters == 1)
+            #expect(information.queue == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
         }
     }
 
@@ -117,7 +124,7 @@ struct WaitingSidecarsTests {
             let before = try await Self.reportedCounts(fleet)
             for _ in 0..<100 {
                 let more = Task { try await waiting.acquireLock(try LockRequest(Self.name, wait: 60_000)) }
-                try await eventually("it waits") { await waiting.status.locksWaiting == 2 }
+                try await eventually("the second caller waits") { await waiting.status.lockWaiterCount == 2 }
                 #expect(try await Self.queue(at: inspector).map(\.id) == [waiting.id])
                 more.cancel()
                 await #expect(throws: CancellationError.self) { try await more.value }
@@ -125,11 +132,11 @@ struct WaitingSidecarsTests {
             try await eventually("the last number is reported") {
                 try await Self.queue(at: inspector) == [WaitingSidecar(id: waiting.id, waiters: 1)]
             }
-            let reported = try await Self.reportedCounts(fleet) - before
-            #expect(reported > 1)
+            let reportCount = try await Self.reportedCounts(fleet) - before
+            #expect(reportCount > 1)
             let elapsed = clock.now - start
             // Each sidecar also publishes itself every five seconds.
-            #expect(reported <= 11 + Int64(elapsed / .milliseconds(500)) + 2 * Int64(1 + elapsed / .seconds(5)))
+            #expect(reportCount <= 11 + Int64(elapsed / .milliseconds(500)) + 2 * Int64(1 + elapsed / .seconds(5)))
             for task in first { task.cancel() }
         }
     }

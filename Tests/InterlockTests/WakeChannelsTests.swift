@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A sidecar's wake-up channels on a cluster")
 struct WakeChannelsTests {
-    private final class Listener: RedisListener {
+    private final class Receiver: RedisReceiver {
         var subscribed: Set<String> = []
         let isSubscribed = false
         var onMessage: ((String, [UInt8]) -> Void)?
@@ -23,17 +23,17 @@ struct WakeChannelsTests {
         }
     }
 
-    /// Returns the channels of a sidecar on a cluster, and their listener, which they do not retain.
-    private static func channels() -> (WakeChannels, Listener) {
+    /// Returns the channels of a sidecar on a cluster, and their receiver, which they do not retain.
+    private static func channels() -> (WakeChannels, Receiver) {
         let channels = WakeChannels(keys: KeySpace(isOnCluster: true), id: "0123456789ab")
-        let listener = Listener()
-        channels.listener = listener
-        return (channels, listener)
+        let receiver = Receiver()
+        channels.receiver = receiver
+        return (channels, receiver)
     }
 
     @Test("A lock with repeated waits keeps its channel and displaces no other")
     func kept() {
-        let (channels, listener) = Self.channels()
+        let (channels, receiver) = Self.channels()
         channels.subscribe(for: "quiet")
         channels.unsubscribeLater(for: "quiet")
         for _ in 0..<1000 { channels.unsubscribeLater(for: "quiet") }
@@ -41,20 +41,20 @@ struct WakeChannelsTests {
             channels.subscribe(for: "busy")
             channels.unsubscribeLater(for: "busy")
         }
-        #expect(listener.subscribed == ["interlock:wake:0123456789ab:{quiet}", "interlock:wake:0123456789ab:{busy}"])
+        #expect(receiver.subscribed == ["interlock:wake:0123456789ab:{quiet}", "interlock:wake:0123456789ab:{busy}"])
     }
 
     @Test("The least recently used channels are dropped, but none in use")
-    func bounded() {
-        let (channels, listener) = Self.channels()
+    func leastRecentlyUsedChannelsAreDropped() {
+        let (channels, receiver) = Self.channels()
         channels.subscribe(for: "waited-for")
         for number in 0..<1000 {
             channels.subscribe(for: "lock-\(number)")
             channels.unsubscribeLater(for: "lock-\(number)")
         }
-        #expect(listener.subscribed.count == 257)
-        #expect(listener.subscribed.contains("interlock:wake:0123456789ab:{waited-for}"))
-        #expect(listener.subscribed.contains("interlock:wake:0123456789ab:{lock-999}"))
-        #expect(!listener.subscribed.contains("interlock:wake:0123456789ab:{lock-0}"))
+        #expect(receiver.subscribed.count == 257)
+        #expect(receiver.subscribed.contains("interlock:wake:0123456789ab:{waited-for}"))
+        #expect(receiver.subscribed.contains("interlock:wake:0123456789ab:{lock-999}"))
+        #expect(!receiver.subscribed.contains("interlock:wake:0123456789ab:{lock-0}"))
     }
 }

@@ -12,24 +12,24 @@ struct WithLockTests {
     // MARK: Results
 
     @Test("The lock is held while the body runs, its result is returned, and the lock is free afterwards")
-    func result() async throws {
+    func lockIsHeldWhileBodyRuns() async throws {
         try await Fleet.run(of: 2) { fleet in
             let other = fleet.sidecars[1]
             let redis = fleet.redis
             let fence = try await fleet.sidecars[0].locks.withLock("orders") { lease in
                 let token = try await redis.send(AnyCommand(["GET", Self.key])).text
                 #expect(token == lease.token)
-                let refused = try await other.acquireLock(try LockRequest("orders"))
-                #expect(refused == nil)
+                let attempt = try await other.acquireLock(try LockRequest("orders"))
+                #expect(attempt == nil)
                 return lease.fence
             }
-            let next = try #require(try await other.acquireLock(try LockRequest("orders")))
-            #expect(next.fence > fence)
+            let nextLease = try #require(try await other.acquireLock(try LockRequest("orders")))
+            #expect(nextLease.fence > fence)
         }
     }
 
     @Test("The body's error is thrown, and the lock is free")
-    func thrown() async throws {
+    func bodyErrorIsThrownAndFreesLock() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             await #expect(throws: Failure()) {
@@ -45,10 +45,10 @@ struct WithLockTests {
             let locks = fleet.sidecars[0].locks
             let runs = NIOLockedValueBox(0)
             let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
-            let held = await Self.code {
+            let code = await Self.code {
                 try await locks.withLock("orders") { _ in runs.withLockedValue { $0 += 1 } }
             }
-            #expect(held == .held)
+            #expect(code == .held)
             let timedOut = await Self.code {
                 try await locks.withLock("orders", wait: .milliseconds(100)) { _ in runs.withLockedValue { $0 += 1 } }
             }
@@ -61,7 +61,7 @@ struct WithLockTests {
     }
 
     @Test("A waiting caller has the lock after its release")
-    func waits() async throws {
+    func waitingCallerHasLockAfterRelease() async throws {
         try await Fleet.run(of: 2) { fleet in
             let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             let locks = fleet.sidecars[0].locks
@@ -75,7 +75,7 @@ struct WithLockTests {
     }
 
     @Test("A request that no sidecar would grant is invalid")
-    func invalid() async throws {
+    func requestThatNoSidecarWouldGrantIsInvalid() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
             let name = await Self.code { try await locks.withLock("two words") { _ in } }
@@ -167,14 +167,14 @@ struct WithLockTests {
     // MARK: The lease
 
     @Test("The lease is renewed while the body runs")
-    func extended() async throws {
+    func leaseIsRenewedWhileBodyRuns() async throws {
         try await Fleet.run(of: 2) { fleet in
             let other = fleet.sidecars[1]
             try await fleet.sidecars[0].locks.withLock("orders", ttl: .milliseconds(600)) { _ in
                 let start = ContinuousClock.now
                 try await eventually("three ttls have passed") {
-                    let refused = try await other.acquireLock(try LockRequest("orders"))
-                    #expect(refused == nil)
+                    let attempt = try await other.acquireLock(try LockRequest("orders"))
+                    #expect(attempt == nil)
                     return ContinuousClock.now - start >= .milliseconds(3 * 600)
                 }
             }
@@ -228,13 +228,13 @@ struct WithLockTests {
             #expect(loss == .taken)
             let token = try await fleet.cli("GET", Self.key).text
             #expect(token == "other")
-            let refused = try await other.acquireLock(try LockRequest("orders"))
-            #expect(refused == nil)
+            let attempt = try await other.acquireLock(try LockRequest("orders"))
+            #expect(attempt == nil)
         }
     }
 
     @Test("Readers' bodies run together")
-    func shared() async throws {
+    func readersBodiesRunTogether() async throws {
         try await Fleet.run(of: 2) { fleet in
             let inside = NIOLockedValueBox(0)
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -243,7 +243,7 @@ struct WithLockTests {
                         try await sidecar.locks.withLock("orders", wait: .seconds(60), mode: .shared) { _ in
                             inside.withLockedValue { $0 += 1 }
                             // Neither caller leaves before the other has entered.
-                            try await eventually("both are inside") { inside.withLockedValue { $0 } == 2 }
+                            try await eventually("both bodies run") { inside.withLockedValue { $0 } == 2 }
                         }
                     }
                 }

@@ -82,7 +82,7 @@ struct WorkQueueTests {
     }
 
     @Test("No more operations run at a time than allowed, and the next starts when one ends")
-    func bounded() async throws {
+    func concurrentOperationsAreLimited() async throws {
         try await Self.services().withWork(maximumExecuting: 2) { work in
             let gates = (0..<4).map { _ in Gate() }
             let items = try gates.enumerated().map { index, gate in
@@ -98,8 +98,8 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("Several observers can follow its states: waiting, ready, executing, finished")
-    func states() async throws {
+    @Test("Several observers can follow the states of a work item: waiting, ready, executing, finished")
+    func observersFollowStatesOfWorkItem() async throws {
         try await Self.services().withWork { work in
             let first = Gate()
             let second = Gate()
@@ -107,9 +107,9 @@ struct WorkQueueTests {
             let fetch = try work.add("fetch", after: [login]) { try await second.pass() }
             let observers = (0..<2).map { _ in
                 Task {
-                    var seen: [WorkState] = []
-                    for await state in fetch.states { seen.append(state) }
-                    return seen
+                    var states: [WorkState] = []
+                    for await state in fetch.states { states.append(state) }
+                    return states
                 }
             }
             #expect(fetch.state == .waiting)
@@ -117,11 +117,11 @@ struct WorkQueueTests {
             try await Self.waitUntilExecuting(fetch)
             second.open()
             for observer in observers {
-                let seen = await observer.value
-                #expect(seen.last == .finished(.success))
+                let states = await observer.value
+                #expect(states.last == .finished(.success))
                 let order: [WorkState] = [.waiting, .ready, .executing, .finished(.success)]
                 // A slow observer misses some states, but sees none twice or out of order.
-                #expect(seen == order.filter { seen.contains($0) })
+                #expect(states == order.filter { states.contains($0) })
             }
             var late: [WorkState] = []
             for await state in fetch.states { late.append(state) }
@@ -195,7 +195,7 @@ struct WorkQueueTests {
     // MARK: Cancellation
 
     @Test("Work cancelled before it starts never starts, nor does its dependent work")
-    func cancelBefore() async throws {
+    func cancelledWorkNeverStarts() async throws {
         try await Self.services().withWork(maximumExecuting: 1) { work in
             let gate = Gate()
             let first = try work.add("first") { try await gate.pass() }
@@ -278,7 +278,7 @@ struct WorkQueueTests {
     // MARK: Limits
 
     @Test("A full queue rejects more work until some has ended")
-    func full() async throws {
+    func fullQueueRejectsMoreWork() async throws {
         try await Self.services().withWork(maximumExecuting: 1, maximumPending: 2) { work in
             let gate = Gate()
             let first = try work.add("first") { try await gate.pass() }
@@ -293,7 +293,7 @@ struct WorkQueueTests {
     }
 
     @Test("Work of another queue cannot be a dependency")
-    func workOfAnotherQueue() async throws {
+    func workOfAnotherQueueIsNoDependency() async throws {
         let services = Self.services()
         let item = try WorkQueue(services).add("item") {}
         let error = #expect(throws: WorkError.self) { try WorkQueue(services).add("other", after: [item]) {} }

@@ -34,7 +34,7 @@ BUGS = [
     Bug(
         "drift-not-subtracted",
         "LeaseValidity.swift",
-        "        ttl / 100 + 2\n",
+        "        ttlMilliseconds / 100 + 2\n",
         "        0\n",
         TWO_HOLDERS,
     ),
@@ -82,8 +82,8 @@ BUGS = [
     Bug(
         "quorum-attempts-share-a-token",
         "QuorumLocks.swift",
-        "token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,",
-        'token: waiter.request.owner ?? "waiter/\\(runtime.id)\\(waiter.startedAt.nanoseconds)", ttl: waiter.request.ttl,',
+        "token: runtime.token(for: waiter.request),",
+        'token: waiter.request.owner ?? "waiter/\\(runtime.id)\\(waiter.startedAt.nanoseconds)",',
         TWO_HOLDERS,
         story="SimulationTests.QuorumFaultTests/clearedAwayLater\\(",
     ),
@@ -92,7 +92,7 @@ BUGS = [
         "wait-ends-while-its-turn-comes",
         "LockCoordinator.swift",
         "queue.hasCommandInFlight(for: [waiter] + queue.copies(of: waiter))",
-        "waiter.mayHold, queue.decisions.isAttempting(waiter.id)",
+        "waiter.mayHold, queue.machine.isAttempting(waiter.id)",
         ("free-locks",),
     ),
     # No client gets a free lock that several clients request concurrently.
@@ -108,8 +108,8 @@ BUGS = [
     Bug(
         "hand-over-for-claim-window",
         "LockCoordinator+PassingOn.swift",
-        "token: succession.waiter.token, ttl: succession.waiter.request.ttl,",
-        "token: succession.waiter.token, ttl: LockQueue.claimWindowMilliseconds,",
+        "token: succession.waiter.token, ttlMilliseconds: succession.waiter.request.ttlMilliseconds,",
+        "token: succession.waiter.token, ttlMilliseconds: LockQueue.claimWindowMilliseconds,",
         TWO_HOLDERS,
     ),
     Bug(
@@ -117,7 +117,7 @@ BUGS = [
         "LockCoordinator+Holders.swift",
         "            leases.recordEnd(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())\n"
         "            completion(.lost)\n",
-        "            completion(.renewed(validMilliseconds: script.ttl))\n",
+        "            completion(.renewed(validMilliseconds: script.ttlMilliseconds))\n",
         TWO_HOLDERS,
     ),
     Bug(
@@ -130,8 +130,8 @@ BUGS = [
     Bug(
         "outage-forgets-waiters",
         "LockCoordinator.swift",
-        "let all = (Array(waiters.values) + Array(attempting.values)).sorted",
-        "let all = Array(attempting.values).sorted",
+        "let allWaiters = (Array(waiters.values) + Array(attempting.values)).sorted",
+        "let allWaiters = Array(attempting.values).sorted",
         ("answers",),
         # The deadline of the wait answers the waiter too, but much later.
         story="SimulationTests.LockFaultTests/waitersFail\\(",
@@ -139,8 +139,8 @@ BUGS = [
     Bug(
         "joint-acquisition-keeps-its-locks",
         "JointAcquisition.swift",
-        "        releaseAll()\n        completion(answer)\n",
-        "        completion(answer)\n",
+        "        releaseAll()\n        completion(result)\n",
+        "        completion(result)\n",
         ("free-locks",),
     ),
     # A lease whose owner chose the token is not released with its connection. It must expire.
@@ -167,8 +167,8 @@ BUGS = [
     Bug(
         "quota-not-recomputed",
         "LocalQuota.swift",
-        "guard new != known || sidecars != self.sidecars else { return self }",
-        "guard new != known else { return self }",
+        "guard newDefinition != unchanged || sidecars != self.sidecars else { return self }",
+        "guard newDefinition != unchanged else { return self }",
         ("limits",),
         story="SimulationTests.LimitFaultTests/beganAlone\\(",
     ),
@@ -200,8 +200,8 @@ BUGS = [
     Bug(
         "quota-not-divided",
         "LocalQuota.swift",
-        "        let sidecars = Int64(max(1, sidecars))\n",
-        "        let sidecars = Int64(1)\n",
+        "        let sidecarCount = Int64(max(1, sidecars))\n",
+        "        let sidecarCount = Int64(1)\n",
         ("limits",),
     ),
     Bug(
@@ -223,8 +223,8 @@ BUGS = [
     Bug(
         "granted-permit-refunded",
         "ServiceExecutor+Limits.swift",
-        "            return limitsDecided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0\n",
-        "            _ = limitsDecided(permit, of: service, resolution.answer, charges: charges)\n            return 0\n",
+        "            return limitsDecided(permit, of: service, resolution.decision, charges: charges) ? 1 : 0\n",
+        "            _ = limitsDecided(permit, of: service, resolution.decision, charges: charges)\n            return 0\n",
         ("limits",),
     ),
     Bug(
@@ -247,9 +247,9 @@ BUGS = [
     Bug(
         "generation-not-compared",
         "Breaker.swift",
-        "        guard new.generation >= snapshot.generation else { return false }\n"
-        "        let isChange = new.generation > snapshot.generation\n",
-        "        let isChange = new.generation != snapshot.generation\n",
+        "        guard newSnapshot.generation >= snapshot.generation else { return false }\n"
+        "        let isNewGeneration = newSnapshot.generation > snapshot.generation\n",
+        "        let isNewGeneration = newSnapshot.generation != snapshot.generation\n",
         ("open-breakers", "forced-states", "trials", "half-open"),
     ),
     Bug(
@@ -269,16 +269,16 @@ BUGS = [
     Bug(
         "trip-of-others-ignored",
         "ServiceExecutor+Breakers.swift",
-        "        let known = service.gate.breaker.snapshot\n        guard\n",
-        "        let known = service.gate.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
+        "        let knownSnapshot = service.gate.breaker.snapshot\n        guard\n",
+        "        let knownSnapshot = service.gate.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
         ("open-breakers",),
     ),
     # After a few trials this sidecar stops requesting them.
     Bug(
         "requested-trials-never-end",
         "ServiceGate.swift",
-        "        pendingTrialRequests -= 1\n        let trial: GateCall.Trial\n",
-        "        if answer == .unreachable { pendingTrialRequests -= 1 }\n        let trial: GateCall.Trial\n",
+        "        pendingTrialRequestCount -= 1\n        let trial: GateCall.Trial\n",
+        "        if result == .unreachable { pendingTrialRequestCount -= 1 }\n        let trial: GateCall.Trial\n",
         ("half-open",),
     ),
     Bug(
@@ -300,15 +300,15 @@ BUGS = [
     Bug(
         "late-reply-to-next-command",
         "RedisExchange.swift",
-        "        nextExpiry = next\n",
-        "        nextExpiry = next\n        pending.removeAll { $0.receive == nil }\n",
+        "        nextExpiry = nextDeadline\n",
+        "        nextExpiry = nextDeadline\n        pending.removeAll { $0.receive == nil }\n",
         (*TWO_HOLDERS, "free-locks", "limits", "trials", "open-breakers", "answers", "recovery"),
     ),
     Bug(
         "lost-connection-leaves-commands-pending",
         "RedisExchange.swift",
-        "        for command in failed { command.receive?(.failure(lost)) }\n",
-        "        for command in failed.dropFirst() { command.receive?(.failure(lost)) }\n",
+        "        for command in failedCommands { command.receive?(.failure(commandError)) }\n",
+        "        for command in failedCommands.dropFirst() { command.receive?(.failure(commandError)) }\n",
         ("answers",),
     ),
     Bug(
@@ -383,7 +383,7 @@ BUGS = [
         "        guard isDemoted, peer != nil || runID != nil else { return [] }\n",
         "        guard isDemoted, peer != nil || runID != nil, slots.isEmpty else { return [] }\n",
         ("kept-leases", "free-locks"),
-        story="SimulationTests.MovedServerScenarioTests/siblings\\(",
+        story="SimulationTests.MovedServerScenarioTests/readonlyErrorMovesEveryConnection\\(",
     ),
     # On a cluster, PUBLISH counts the subscribers at one server only.
     Bug(

@@ -20,7 +20,7 @@ struct BackoffTests {
     }
 
     @Test("The pause is proportional to the random number")
-    func jitter() {
+    func pauseIsProportionalToRandomNumber() {
         var backoff = Backoff(range: range)
         for _ in 0..<3 { _ = backoff.next(random: 1) }
         #expect(backoff.next(random: 0.5) == .milliseconds(80))
@@ -34,7 +34,7 @@ struct BackoffTests {
     }
 
     @Test("A success resets the pause")
-    func reset() {
+    func successResetsPause() {
         var backoff = Backoff(range: range)
         for _ in 0..<5 { _ = backoff.next(random: 1) }
         backoff.reset()

@@ -57,7 +57,7 @@ actor PinnedPipeline {
             environment: RedisEnvironment(eventLoop: eventLoop, random: random, logger: Logger(label: "test")))
     }
 
-    var commandsSent: Int64 { pipeline.commandsSent }
+    var sentCommandCount: Int64 { pipeline.sentCommandCount }
 
     /// Starts the pipeline and waits for the first connection.
     func connect() async {

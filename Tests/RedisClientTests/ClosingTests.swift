@@ -6,7 +6,7 @@ import Testing
 @Suite("Closing a client", .timeLimit(.minutes(1)))
 struct ClosingTests {
     @Test("Closing fails pending commands, and later commands are not sent")
-    func pending() async throws {
+    func closingFailsPendingCommands() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
         } _: { server in
@@ -21,7 +21,7 @@ struct ClosingTests {
     }
 
     @Test("Closing twice has the same effect as closing once")
-    func twice() async throws {
+    func closingTwiceHasSameEffectAsClosingOnce() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 await client.close()

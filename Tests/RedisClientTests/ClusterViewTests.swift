@@ -16,7 +16,7 @@ struct ClusterViewTests {
             ("foo{", 7673), ("interlock:lock:{foo}", 12182),
         ]
     )
-    func slots(key: String, slot: Int) {
+    func keyHashSlotIsThatOfTag(key: String, slot: Int) {
         #expect(HashSlot(ofKey: key).number == slot)
     }
 
@@ -25,9 +25,9 @@ struct ClusterViewTests {
         return slot
     }
 
-    /// Returns the answer of a server. Each claim is the number of a range of 100 hash slots, and the primary of the
-    /// range.
-    private static func answer(_ claims: [(Int64, String)], epochs: [String: Int64]) -> ReportedSlotMap {
+    /// Returns the slot map that a server reports. Each claim is the number of a range of 100 hash slots, and its
+    /// primary.
+    private static func slotMap(_ claims: [(Int64, String)], epochs: [String: Int64]) -> ReportedSlotMap {
         ReportedSlotMap(
             claims: claims.map { number, primary in
                 ReportedSlotMap.Claim(slots: slot(number * 100)...slot(number * 100 + 99), primary: host(primary), id: primary)
@@ -39,10 +39,10 @@ struct ClusterViewTests {
     @Test("When two servers claim a hash slot, the one with the higher epoch owns it, whatever others report later")
     func epochs() {
         var view = ClusterView()
-        let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
+        let before = Self.slotMap([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
         // Server b has taken over a's hash slots.
-        let after = Self.answer([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 3])
-        let changes = [before, before, after, before, after].map { view.received($0, now: Self.now).count }
+        let after = Self.slotMap([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 3])
+        let changes = [before, before, after, before, after].map { view.apply($0, now: Self.now).count }
         #expect(changes == [200, 0, 100, 0, 0])
         #expect(view.primaries == [Self.host("b")])
         #expect(view.slotCounts == [200])
@@ -52,11 +52,11 @@ struct ClusterViewTests {
     @Test("A server that knows an epoch, but not yet all its changes, does not move a hash slot back")
     func outdatedAnswer() {
         var view = ClusterView()
-        _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
         // Two ranges of hash slots move within one epoch of b; a third server knows only of the first move.
-        _ = view.received(Self.answer([(0, "b"), (1, "b"), (2, "b")], epochs: ["a": 1, "b": 5]), now: Self.now)
-        let outdated = Self.answer([(0, "b"), (1, "b"), (2, "a")], epochs: ["a": 1, "b": 5])
-        #expect(view.received(outdated, now: Self.now).isEmpty)
+        _ = view.apply(Self.slotMap([(0, "b"), (1, "b"), (2, "b")], epochs: ["a": 1, "b": 5]), now: Self.now)
+        let outdated = Self.slotMap([(0, "b"), (1, "b"), (2, "a")], epochs: ["a": 1, "b": 5])
+        #expect(view.apply(outdated, now: Self.now).isEmpty)
         #expect(view.primaries == [Self.host("b")])
         #expect(view.coveredSlotCount == 300)
     }
@@ -64,9 +64,9 @@ struct ClusterViewTests {
     @Test("When no server can be queried, epochs start over")
     func recreatedCluster() {
         var view = ClusterView()
-        _ = view.received(Self.answer([(0, "a")], epochs: ["a": 7]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a")], epochs: ["a": 7]), now: Self.now)
         view.forgetEpochs()
-        let changes = view.received(Self.answer([(0, "b")], epochs: ["b": 1]), now: Self.now)
+        let changes = view.apply(Self.slotMap([(0, "b")], epochs: ["b": 1]), now: Self.now)
         #expect(changes.count == 100)
         #expect(view.primaries == [Self.host("b")])
     }
@@ -74,25 +74,25 @@ struct ClusterViewTests {
     @Test("The answers of servers that report no epochs are accepted in the order of their arrival")
     func withoutEpochs() {
         var view = ClusterView()
-        for primary in ["a", "b", "a"] { _ = view.received(Self.answer([(0, primary)], epochs: [:]), now: Self.now) }
+        for primary in ["a", "b", "a"] { _ = view.apply(Self.slotMap([(0, primary)], epochs: [:]), now: Self.now) }
         #expect(view.primaries == [Self.host("a")])
     }
 
     @Test("An unclaimed hash slot has no owner, unless the server that reports this is behind")
-    func uncovered() {
+    func unclaimedHashSlotHasNoOwner() {
         var view = ClusterView()
-        _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
-        _ = view.received(Self.answer([(0, "a")], epochs: ["a": 1]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a")], epochs: ["a": 1]), now: Self.now)
         #expect(view.coveredSlotCount == 200)
-        _ = view.received(Self.answer([(0, "a")], epochs: ["a": 1, "b": 2]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a")], epochs: ["a": 1, "b": 2]), now: Self.now)
         #expect(view.coveredSlotCount == 100)
     }
 
     @Test("A redirection outweighs answers of the same epoch until it expires")
-    func moved() {
+    func redirectionOutweighsAnswersOfSameEpoch() {
         var view = ClusterView()
-        let answer = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
-        _ = view.received(answer, now: Self.now)
+        let slotMap = Self.slotMap([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
+        _ = view.apply(slotMap, now: Self.now)
         let isNew = [
             view.recordMove(Self.slot(7), to: Self.host("c"), now: Self.now),
             view.recordMove(Self.slot(7), to: Self.host("c"), now: Self.now),
@@ -100,33 +100,33 @@ struct ClusterViewTests {
         #expect(isNew == [true, false])
         view.dropUnusedPrimaries()
         #expect(view.primaries == [Self.host("a"), Self.host("b"), Self.host("c")])
-        #expect(view.received(answer, now: Self.now).isEmpty)
+        #expect(view.apply(slotMap, now: Self.now).isEmpty)
         #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
         // If the redirection was wrong, the next answer after this time corrects the view.
         let later = Self.now + ClusterView.correctionTime
-        #expect(view.received(answer, now: later) == [Self.slot(7)])
+        #expect(view.apply(slotMap, now: later) == [Self.slot(7)])
         #expect(view.primaries == [Self.host("a"), Self.host("b")])
     }
 
     @Test("An answer that a redirection suppressed is accepted once the redirection expires, even if it is repeated")
     func correctionEnds() {
         var view = ClusterView()
-        let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
-        let after = Self.answer([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 1])
-        _ = view.received(before, now: Self.now)
+        let before = Self.slotMap([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
+        let after = Self.slotMap([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 1])
+        _ = view.apply(before, now: Self.now)
         _ = view.recordMove(Self.slot(7), to: Self.host("c"), now: Self.now)
-        _ = view.received(after, now: Self.now)
+        _ = view.apply(after, now: Self.now)
         #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
-        _ = view.received(after, now: Self.now + ClusterView.correctionTime)
+        _ = view.apply(after, now: Self.now + ClusterView.correctionTime)
         #expect(view.owner(of: Self.slot(7)) == Self.host("b"))
     }
 
     @Test("A server that is assigned an unowned hash slot owns it, whatever its epoch")
     func reassigned() {
         var view = ClusterView()
-        _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 9]), now: Self.now)
-        _ = view.received(Self.answer([(0, "a")], epochs: ["a": 1, "b": 9]), now: Self.now)
-        _ = view.received(Self.answer([(0, "a"), (1, "a")], epochs: ["a": 1, "b": 9]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 9]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a")], epochs: ["a": 1, "b": 9]), now: Self.now)
+        _ = view.apply(Self.slotMap([(0, "a"), (1, "a")], epochs: ["a": 1, "b": 9]), now: Self.now)
         #expect(view.slotCounts == [200])
         #expect(view.epoch == 1)
     }
@@ -135,9 +135,9 @@ struct ClusterViewTests {
     func namesAreBounded() {
         var view = ClusterView()
         for number in 0..<1200 {
-            var answer = Self.answer([(0, "a")], epochs: ["a": Int64(number)])
-            answer.hostNames = [Self.host("a"): "a.example", Self.host("gone-\(number)"): "gone.example"]
-            _ = view.received(answer, now: Self.now)
+            var slotMap = Self.slotMap([(0, "a")], epochs: ["a": Int64(number)])
+            slotMap.hostNames = [Self.host("a"): "a.example", Self.host("gone-\(number)"): "gone.example"]
+            _ = view.apply(slotMap, now: Self.now)
         }
         #expect(view.hostNames.count <= 1001)
         #expect(view.hostNames[Self.host("a")] == "a.example")
@@ -158,12 +158,12 @@ struct ClusterViewTests {
             // The server that takes over a hash slot gets the highest epoch.
             if epochs[newOwner] != epochs.values.max() { epochs[newOwner] = (epochs.values.max() ?? 0) + 1 }
             owners[index] = newOwner
-            history.append(Self.answer(owners.enumerated().map { (Int64($0), $1) }, epochs: epochs))
+            history.append(Self.slotMap(owners.enumerated().map { (Int64($0), $1) }, epochs: epochs))
             let received = history[Int.random(in: max(0, history.count - 5)..<history.count, using: &random)]
-            _ = view.received(received, now: Self.now)
+            _ = view.apply(received, now: Self.now)
         }
-        _ = view.received(history[history.count - 1], now: Self.now)
-        for answer in history.suffix(10) { _ = view.received(answer, now: Self.now) }
+        _ = view.apply(history[history.count - 1], now: Self.now)
+        for slotMap in history.suffix(10) { _ = view.apply(slotMap, now: Self.now) }
         for (index, owner) in owners.enumerated() { #expect(view.owner(of: Self.slot(Int64(index * 100))) == Self.host(owner)) }
     }
 
@@ -182,7 +182,7 @@ struct ClusterViewTests {
             ("ASK x h:1", .down),
         ]
     )
-    func redirections(reply: String, redirection: Redirection) {
+    func redirectionNamesTarget(reply: String, redirection: Redirection) {
         #expect(Redirection(RedisError(reply: reply), sender: Self.host("sender")) == redirection)
     }
 
@@ -201,11 +201,11 @@ struct ClusterViewTests {
             .array([.integer(200), .integer(299), node(.null, 6381)]),
             .array([.integer(300), .integer(399), node(text("?"), 6382)]),
         ])
-        let answer = try ClusterSlots(queried: Self.host("seed")).decode(reply)
-        #expect(answer.claims.map(\.primary) == [Self.host("r1"), .host("seed", port: 6380), .host("seed", port: 6381)])
-        #expect(answer.claims.map(\.id) == ["id", "id", "id"])
-        #expect(answer.replicas == [Self.host("r2")])
-        #expect(answer.coveredSlotCount == 300)
+        let slotMap = try ClusterSlots(queried: Self.host("seed")).decode(reply)
+        #expect(slotMap.claims.map(\.primary) == [Self.host("r1"), .host("seed", port: 6380), .host("seed", port: 6381)])
+        #expect(slotMap.claims.map(\.id) == ["id", "id", "id"])
+        #expect(slotMap.replicas == [Self.host("r2")])
+        #expect(slotMap.coveredSlotCount == 300)
         #expect(throws: RedisError.self) { try ClusterSlots(queried: Self.host("seed")).decode(.array([.array([.integer(1)])])) }
         #expect(throws: RedisError.self) {
             try ClusterSlots(queried: Self.host("seed")).decode(.array([.array([.integer(5), .integer(4), node(text("r"), 1)])]))
@@ -220,9 +220,9 @@ struct ClusterViewTests {
         }
         func name(_ fields: [RedisReply]) throws -> String? {
             let reply = RedisReply.array([.array([.integer(0), .integer(99), node(fields)])])
-            let answer = try ClusterSlots(queried: Self.host("seed")).decode(reply)
+            let slotMap = try ClusterSlots(queried: Self.host("seed")).decode(reply)
             var view = ClusterView()
-            _ = view.received(answer, now: Self.now)
+            _ = view.apply(slotMap, now: Self.now)
             return RedisConfiguration(address: Self.host("seed")).server(at: .host("10.0.0.1", port: 6379), of: view).serverName
         }
         #expect(try name([text("hostname"), text("redis-1.example")]) == "redis-1.example")

@@ -8,7 +8,7 @@ import Testing
 @Suite("Commands against a real server", .timeLimit(.minutes(1)))
 struct CommandTests {
     @Test("Each typed command decodes its reply")
-    func typed() async throws {
+    func eachTypedCommandDecodesItsReply() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 try await client.send(Ping())
@@ -28,22 +28,22 @@ struct CommandTests {
     }
 
     @Test("A scan finds every key of its type and pattern, step by step")
-    func scan() async throws {
+    func scanFindsEveryMatchingKey() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 for number in 0..<100 { _ = try await client.sendCommand("SET", "lock:\(number)", "x") }
                 _ = try await client.sendCommand("SET", "other", "x")
                 _ = try await client.sendCommand("RPUSH", "lock:list", "x")
-                var found: Set<String> = []
+                var foundKeys: Set<String> = []
                 var cursor = "0"
                 var steps = 0
                 repeat {
                     let step = try await client.send(Scan(cursor: cursor, pattern: "lock:*", count: 10, type: "string"))
-                    found.formUnion(step.keys)
+                    foundKeys.formUnion(step.keys)
                     cursor = step.cursor
                     steps += 1
                 } while cursor != "0"
-                #expect(found == Set((0..<100).map { "lock:\($0)" }))
+                #expect(foundKeys == Set((0..<100).map { "lock:\($0)" }))
                 #expect(steps > 1)
             }
         }
@@ -73,7 +73,7 @@ struct CommandTests {
     }
 
     @Test("A client can connect to the Unix socket and to the port")
-    func port() async throws {
+    func clientCanConnectToUnixSocketAndToPort() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             for url in [server.url, try #require(server.portURL)] {
                 try await withClient(try RedisConfiguration(url: url)) { client in
@@ -95,7 +95,7 @@ struct CommandEncoderTests {
     }
 
     @Test("A command is an array of bulk strings")
-    func array() {
+    func commandIsArrayOfBulkStrings() {
         #expect(
             wire {
                 $0.append("SET")
@@ -105,7 +105,7 @@ struct CommandEncoderTests {
     }
 
     @Test("An argument may be empty, even the last or the only one")
-    func empty() {
+    func anyArgumentMayBeEmpty() {
         #expect(
             wire {
                 $0.append("ECHO")
@@ -115,7 +115,7 @@ struct CommandEncoderTests {
     }
 
     @Test("An argument may be any bytes")
-    func binary() {
+    func argumentMayBeAnyBytes() {
         var encoder = CommandEncoder()
         let bytes = (0...255).map { UInt8($0) }
         encoder.append(bytes)
@@ -128,13 +128,13 @@ struct CommandEncoderTests {
         "A number is written in decimal",
         arguments: [0, 7, -7, 10, 100, -100, 1_234_567_890, .max, .min] as [Int64]
     )
-    func numbers(value: Int64) {
+    func numberIsWrittenInDecimal(value: Int64) {
         let text = "\(value)"
         #expect(wire { $0.append(value) } == "*1\r\n$\(text.utf8.count)\r\n\(text)\r\n")
     }
 
     @Test("An encoder is empty after a command is formatted")
-    func reuse() {
+    func encoderIsEmptyAfterCommandIsFormatted() {
         var encoder = CommandEncoder()
         var buffer = ByteBuffer()
         for word in ["A", "B"] {

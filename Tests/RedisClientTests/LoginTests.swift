@@ -8,7 +8,7 @@ struct LoginTests {
     private static let user = ["--user", "worker", "on", ">secret", "~*", "&*", "+@all"]
 
     @Test("An ACL user logs in with name and password")
-    func user() async throws {
+    func aclUserLogsInWithNameAndPassword() async throws {
         try await RedisServer.withServer(arguments: Self.user) { server in
             var configuration = server.configuration
             configuration.username = "worker"
@@ -31,7 +31,7 @@ struct LoginTests {
     }
 
     @Test("A wrong password and a missing one are distinct errors")
-    func refused() async throws {
+    func wrongPasswordAndMissingOneAreDistinctErrors() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             var configuration = server.configuration
             configuration.password = "wrong"
@@ -42,7 +42,7 @@ struct LoginTests {
     }
 
     @Test("The message of a refused login does not contain the password")
-    func secrecy() async throws {
+    func messageOfRefusedLoginDoesNotContainPassword() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             var configuration = server.configuration
             configuration.password = "hunter2"
@@ -52,7 +52,7 @@ struct LoginTests {
     }
 
     @Test("A connection has the configured name, and a server that refuses the name still accepts the login")
-    func name() async throws {
+    func connectionHasConfiguredName() async throws {
         let unnamed = ["--user", "worker", "on", ">secret", "~*", "+@all", "-client|setname"]
         try await RedisServer.withServer(arguments: unnamed) { server in
             var configuration = server.configuration
@@ -73,7 +73,7 @@ struct LoginTests {
     }
 
     @Test("The database of the configuration is selected")
-    func database() async throws {
+    func databaseOfConfigurationIsSelected() async throws {
         try await RedisServer.withServer { server in
             var configuration = server.configuration
             configuration.database = 5

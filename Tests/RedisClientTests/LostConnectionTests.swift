@@ -23,7 +23,7 @@ struct LostConnectionTests {
     }
 
     @Test("A server that accepts the login and closes on the first write is retried with growing pauses")
-    func readOnly() async throws {
+    func failedFirstWriteIsRetriedWithPauses() async throws {
         try await MisbehavingRedis.withServer { _ in
             .text("-READONLY You can't write against a read only replica.\r\n")
         } _: { server in
@@ -71,7 +71,7 @@ struct LostConnectionTests {
     }
 
     @Test("Replies that arrive before the loss are delivered, and the other commands fail as lost")
-    func partial() async throws {
+    func repliesBeforeLossAreDelivered() async throws {
         try await MisbehavingRedis.withServer { command in
             command.index == 1 ? .bytesThenClose(Array("+second\r\n".utf8)) : .text("+first\r\n")
         } _: { server in
@@ -162,7 +162,7 @@ struct LostConnectionTests {
     }
 
     @Test("A client reconnects to its server after a restart")
-    func restart() async throws {
+    func clientReconnectsToServerAfterRestart() async throws {
         try await RedisServer.withServer { server in
             for configuration in [server.configuration, try RedisConfiguration(url: try #require(server.portURL))] {
                 try await withClient(configuration) { client in

@@ -13,10 +13,10 @@ struct PipelineTests {
         try await RedisServer.withServer { server in
             let pipeline = PinnedPipeline(server.configuration)
             await pipeline.connect()
-            let answers = await pipeline.batch((0..<10_000).map { AnyCommand(["ECHO", "\($0)"]) })
-            #expect(answers.map(\.number) == Array(0..<10_000))
-            #expect(answers.allSatisfy { $0.result == .success(.bulk("\($0.number)")) })
-            #expect(await pipeline.commandsSent == 10_000)
+            let replies = await pipeline.batch((0..<10_000).map { AnyCommand(["ECHO", "\($0)"]) })
+            #expect(replies.map(\.number) == Array(0..<10_000))
+            #expect(replies.allSatisfy { $0.result == .success(.bulk("\($0.number)")) })
+            #expect(await pipeline.sentCommandCount == 10_000)
             try await pipeline.close()
         }
     }
@@ -26,20 +26,20 @@ struct PipelineTests {
         try await RedisServer.withServer { server in
             let pipeline = PinnedPipeline(server.configuration)
             await pipeline.connect()
-            let answers = await pipeline.batch(["a", "b", "c"].map { AnyCommand($0 == "b" ? ["NONSENSE"] : ["ECHO", $0]) })
-            #expect(answers[0].result == .success(.bulk("a")))
-            guard case .success(.error(let error)) = answers[1].result else {
-                Issue.record("expected an error, got \(answers[1].result)")
+            let replies = await pipeline.batch(["a", "b", "c"].map { AnyCommand($0 == "b" ? ["NONSENSE"] : ["ECHO", $0]) })
+            #expect(replies[0].result == .success(.bulk("a")))
+            guard case .success(.error(let error)) = replies[1].result else {
+                Issue.record("expected an error, got \(replies[1].result)")
                 return
             }
             #expect(error.code == .server(.error))
-            #expect(answers[2].result == .success(.bulk("c")))
+            #expect(replies[2].result == .success(.bulk("c")))
             try await pipeline.close()
         }
     }
 
     @Test("Commands beyond the pending limit fail without being sent")
-    func overload() async throws {
+    func commandsBeyondPendingLimitFailWithoutBeingSent() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
         } _: { server in
@@ -48,30 +48,30 @@ struct PipelineTests {
             configuration.commandTimeout = .milliseconds(200)
             let pipeline = PinnedPipeline(configuration)
             await pipeline.connect()
-            let answers = await pipeline.batch((0..<5).map { AnyCommand(["ECHO", "\($0)"]) })
+            let replies = await pipeline.batch((0..<5).map { AnyCommand(["ECHO", "\($0)"]) })
             // Commands beyond the limit fail immediately, the others when they time out.
-            #expect(answers.map(\.number) == [3, 4, 0, 1, 2])
-            let codes = answers.map { answer -> RedisError.Code? in
-                if case .failure(let error) = answer.result { error.code } else { nil }
+            #expect(replies.map(\.number) == [3, 4, 0, 1, 2])
+            let codes = replies.map { reply -> RedisError.Code? in
+                if case .failure(let error) = reply.result { error.code } else { nil }
             }
             #expect(codes == [.overloaded, .overloaded, .timedOut, .timedOut, .timedOut])
             try await eventually("the server received the commands") { server.commands.count >= 3 }
             #expect(server.commands.map(\.text) == (0..<3).map { ["ECHO", "\($0)"] })
-            #expect(await pipeline.commandsSent == 3)
+            #expect(await pipeline.sentCommandCount == 3)
             try await pipeline.close()
         }
     }
 
     @Test("Replies that arrive a byte at a time are assembled")
-    func bytewise() async throws {
+    func repliesArrivingByteByByteAreAssembled() async throws {
         try await MisbehavingRedis.withServer { command in
             .oneByOne(Array("*2\r\n$\(command.text[1].utf8.count)\r\n\(command.text[1])\r\n:\(command.index)\r\n".utf8))
         } _: { server in
             let pipeline = PinnedPipeline(server.configuration)
             await pipeline.connect()
-            let answers = await pipeline.batch((0..<10).map { AnyCommand(["ECHO", "value \($0)"]) })
+            let replies = await pipeline.batch((0..<10).map { AnyCommand(["ECHO", "value \($0)"]) })
             #expect(
-                answers.map(\.result)
+                replies.map(\.result)
                     == (0..<10).map { .success(.array([.bulk("value \($0)"), .integer(Int64($0))])) })
             try await pipeline.close()
         }

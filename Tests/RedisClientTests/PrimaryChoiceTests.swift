@@ -9,76 +9,84 @@ struct PrimaryChoiceTests {
     }
 
     /// Returns the choice among three Sentinels after two have named the primary at port 1, of epoch 5.
-    private static func decided() -> PrimaryChoice {
-        var choice = PrimaryChoice(sentinels: 3)
-        _ = choice.received(primary(1, 5), from: 0)
-        _ = choice.received(primary(1, 5), from: 1)
+    private static func choiceAfterMajority() -> PrimaryChoice {
+        var choice = PrimaryChoice(sentinelCount: 3)
+        _ = choice.primaryReported(primary(1, 5), by: 0)
+        _ = choice.primaryReported(primary(1, 5), by: 1)
         return choice
     }
 
     @Test("The first primary needs a majority, and the highest epoch in it counts")
-    func beginning() {
-        var choice = PrimaryChoice(sentinels: 3)
-        #expect(choice.received(Self.primary(1, 4), from: 0) == .undecided)
-        #expect(choice.received(Self.primary(1, 4), from: 0) == .undecided)
+    func firstPrimaryNeedsMajority() {
+        var choice = PrimaryChoice(sentinelCount: 3)
+        #expect(choice.primaryReported(Self.primary(1, 4), by: 0) == .undecided)
+        #expect(choice.primaryReported(Self.primary(1, 4), by: 0) == .undecided)
         #expect(choice.primary == nil)
-        #expect(choice.received(Self.primary(2, 5), from: 2) == .found(Self.primary(2, 5)))
+        #expect(choice.primaryReported(Self.primary(2, 5), by: 2) == .found(Self.primary(2, 5)))
         #expect(choice.primary == Self.primary(2, 5))
     }
 
     @Test("A Sentinel that no longer answers does not count")
-    func lost() {
-        var choice = PrimaryChoice(sentinels: 3)
-        _ = choice.received(Self.primary(1, 4), from: 0)
-        choice.lost(0)
-        #expect(choice.received(Self.primary(1, 4), from: 1) == .undecided)
+    func sentinelThatNoLongerAnswersDoesNotCount() {
+        var choice = PrimaryChoice(sentinelCount: 3)
+        _ = choice.primaryReported(Self.primary(1, 4), by: 0)
+        choice.sentinelLost(0)
+        #expect(choice.primaryReported(Self.primary(1, 4), by: 1) == .undecided)
         #expect(choice.answeringCount == 1)
     }
 
     @Test("Any one Sentinel can lead to a higher epoch")
-    func following() {
-        var choice = Self.decided()
-        #expect(choice.received(Self.primary(2, 6), from: 2) == .moved(from: Self.primary(1, 5), to: Self.primary(2, 6)))
+    func anyOneSentinelCanLeadToHigherEpoch() {
+        var choice = Self.choiceAfterMajority()
+        #expect(
+            choice.primaryReported(Self.primary(2, 6), by: 2)
+                == .moved(from: Self.primary(1, 5), to: Self.primary(2, 6)))
         #expect(choice.primary == Self.primary(2, 6))
     }
 
     @Test("No number of Sentinels leads back to a former primary, unless another failover promoted it again")
-    func former() {
-        var choice = Self.decided()
-        _ = choice.received(Self.primary(2, 6), from: 2)
-        for sentinel in 0..<3 { #expect(choice.received(Self.primary(1, 5), from: sentinel) == .former(Self.primary(1, 5))) }
-        #expect(choice.received(Self.primary(1, 6), from: 0) == .former(Self.primary(1, 6)))
+    func sentinelsNeverLeadBackToFormerPrimary() {
+        var choice = Self.choiceAfterMajority()
+        _ = choice.primaryReported(Self.primary(2, 6), by: 2)
+        for sentinel in 0..<3 {
+            #expect(choice.primaryReported(Self.primary(1, 5), by: sentinel) == .former(Self.primary(1, 5)))
+        }
+        #expect(choice.primaryReported(Self.primary(1, 6), by: 0) == .former(Self.primary(1, 6)))
         #expect(choice.primary == Self.primary(2, 6))
-        #expect(choice.received(Self.primary(1, 7), from: 0) == .moved(from: Self.primary(2, 6), to: Self.primary(1, 7)))
+        #expect(
+            choice.primaryReported(Self.primary(1, 7), by: 0)
+                == .moved(from: Self.primary(2, 6), to: Self.primary(1, 7)))
     }
 
     @Test("A failover that ended where it began does not move a connection")
     func sameAddress() {
-        var choice = Self.decided()
-        #expect(choice.received(Self.primary(1, 6), from: 0) == .unchanged)
-        #expect(choice.received(Self.primary(2, 6), from: 1) == .former(Self.primary(2, 6)))
-        #expect(choice.received(Self.primary(1, 5), from: 2) == .unchanged)
+        var choice = Self.choiceAfterMajority()
+        #expect(choice.primaryReported(Self.primary(1, 6), by: 0) == .unchanged)
+        #expect(choice.primaryReported(Self.primary(2, 6), by: 1) == .former(Self.primary(2, 6)))
+        #expect(choice.primaryReported(Self.primary(1, 5), by: 2) == .unchanged)
     }
 
     @Test("A server with a new address is followed once a majority reports that address")
     func moved() {
-        var choice = Self.decided()
-        #expect(choice.received(Self.primary(9, 5), from: 0) == .former(Self.primary(9, 5)))
-        #expect(choice.received(Self.primary(9, 5), from: 1) == .moved(from: Self.primary(1, 5), to: Self.primary(9, 5)))
-        #expect(choice.received(Self.primary(1, 5), from: 2) == .former(Self.primary(1, 5)))
+        var choice = Self.choiceAfterMajority()
+        #expect(choice.primaryReported(Self.primary(9, 5), by: 0) == .former(Self.primary(9, 5)))
+        #expect(
+            choice.primaryReported(Self.primary(9, 5), by: 1)
+                == .moved(from: Self.primary(1, 5), to: Self.primary(9, 5)))
+        #expect(choice.primaryReported(Self.primary(1, 5), by: 2) == .former(Self.primary(1, 5)))
     }
 
     @Test("Of two addresses with the same epoch, the one reported most often wins, in any order of answers")
     func ties() {
         for order in [[1, 2, 2], [2, 1, 2], [2, 2, 1]] {
-            var choice = PrimaryChoice(sentinels: 5)
-            let verdicts = order.enumerated().map { choice.received(Self.primary($1, 5), from: $0) }
+            var choice = PrimaryChoice(sentinelCount: 5)
+            let verdicts = order.enumerated().map { choice.primaryReported(Self.primary($1, 5), by: $0) }
             #expect(verdicts.last == .found(Self.primary(2, 5)))
         }
     }
 
     @Test("If only one or two Sentinels are configured, all must answer", arguments: [(1, 1), (2, 2), (3, 2), (5, 3)])
     func majorities(sentinels: Int, majority: Int) {
-        #expect(PrimaryChoice(sentinels: sentinels).majority == majority)
+        #expect(PrimaryChoice(sentinelCount: sentinels).majority == majority)
     }
 }

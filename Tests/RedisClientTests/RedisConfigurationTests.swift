@@ -47,7 +47,7 @@ struct RedisConfigurationTests {
     }
 
     @Test("A valid URL is parsed", arguments: readings)
-    func good(reading: Reading) throws {
+    func validURLIsParsed(reading: Reading) throws {
         let configuration = try RedisConfiguration(url: reading.url)
         #expect(configuration.address == reading.address)
         #expect(configuration.username == reading.username)
@@ -72,7 +72,7 @@ struct RedisConfigurationTests {
             "redis://cache#x", "redis://:p@ss#1@cache:6379", "unix:///run/redis.sock#x",
         ]
     )
-    func bad(url: String) {
+    func invalidURLIsRejected(url: String) {
         #expect(throws: RedisURLError.self) { try RedisConfiguration(url: url) }
     }
 
@@ -82,7 +82,7 @@ struct RedisConfigurationTests {
             "redis://me:hunter2@cache/x", "http://me:hunter2@cache", "redis+sentinel://me:hunter2@s1",
             "redis+sentinel://me:hunter2/x@s1/main", "redis://me:98765/abc@cache:6379", "redis+sentinel://me:98765?x@s1/main",
         ])
-    func secrecy(url: String) throws {
+    func reasonNeverContainsPassword(url: String) throws {
         let error = try #require(throws: RedisURLError.self) { try RedisConfiguration(url: url) }
         #expect(!error.description.contains("hunter2") && !error.description.contains("98765"))
     }

@@ -48,7 +48,7 @@ struct ReplyFuzzTests {
     }
 
     @Test("Random bytes never crash the parser", arguments: 0..<400 as Range<UInt64>)
-    func noise(seed: UInt64) {
+    func randomBytesNeverCrashParser(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         // Most bytes are valid, because otherwise the parser would reject most streams at the first byte.
         let alphabet = Array("$*:+-\r\n\r\n0123456789".utf8) + [0, 255]

@@ -32,7 +32,7 @@ struct ReplyLimitsTests {
             "*000000000000000000000000000001\r\n", ":9223372036854775808\r\n",
         ]
     )
-    func numbers(stream: String) {
+    func nonNumericHeaderIsRefused(stream: String) {
         #expect(Parsing(stream).violation?.code == .protocolViolation)
     }
 
@@ -54,7 +54,7 @@ struct ReplyLimitsTests {
     }
 
     @Test("Arrays nest 7 deep but not 8")
-    func depth() {
+    func arraysNestAtMostSevenDeep() {
         func nested(_ depth: Int) -> String { String(repeating: "*1\r\n", count: depth) + ":1\r\n" }
         var expected = RedisReply.integer(1)
         for _ in 0..<7 { expected = .array([expected]) }
@@ -92,7 +92,7 @@ struct ReplyLimitsTests {
 
     @Test("A whole reply may be as long as the limit and no longer")
     func replyLength() {
-        // 4 + 3 × 11 bytes.
+        // The reply has 4 + 3 × 11 bytes.
         let stream = "*3\r\n" + String(repeating: "$5\r\nhello\r\n", count: 3)
         #expect(Parsing(stream, limits: ReplyLimits(replyLength: 37)).replies.count == 1)
         #expect(Parsing(stream, limits: ReplyLimits(replyLength: 36)).violation?.code == .protocolViolation)

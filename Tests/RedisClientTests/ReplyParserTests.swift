@@ -38,14 +38,14 @@ struct ReplyParserTests {
     ]
 
     @Test("Every type of reply is parsed", arguments: wholeReplies)
-    func types(stream: String, reply: RedisReply) {
+    func everyTypeOfReplyIsParsed(stream: String, reply: RedisReply) {
         let parsing = Parsing(stream)
         #expect(parsing.replies == [reply])
         #expect(parsing.violation == nil)
     }
 
     @Test("A reply has the same value wherever it is split", arguments: wholeReplies)
-    func splits(stream: String, reply: RedisReply) {
+    func replyHasSameValueWhereverItIsSplit(stream: String, reply: RedisReply) {
         let bytes = Array(stream.utf8)
         for position in 0...bytes.count {
             let parsing = Parsing(chunks: [bytes[..<position], bytes[position...]])
@@ -56,14 +56,14 @@ struct ReplyParserTests {
     }
 
     @Test("Several replies in one chunk are separated")
-    func several() {
+    func severalRepliesInOneChunkAreSeparated() {
         let stream = Self.wholeReplies.map(\.stream).joined()
         #expect(Parsing(stream).replies == Self.wholeReplies.map(\.reply))
         #expect(Parsing(bytewise: Array(stream.utf8)).replies == Self.wholeReplies.map(\.reply))
     }
 
     @Test("Half a reply is neither a reply nor an error", arguments: wholeReplies)
-    func half(stream: String, reply: RedisReply) {
+    func halfReplyIsNeitherReplyNorError(stream: String, reply: RedisReply) {
         for length in 0..<stream.utf8.count {
             let parsing = Parsing(stream.utf8.prefix(length))
             #expect(parsing.replies.isEmpty)
@@ -72,7 +72,7 @@ struct ReplyParserTests {
     }
 
     @Test("A bulk string may contain any bytes")
-    func binary() {
+    func bulkStringMayContainAnyBytes() {
         let content = (0...255).map { UInt8($0) }
         #expect(Parsing(Array("$256\r\n".utf8) + content + Array("\r\n".utf8)).replies == [.bulk(content)])
     }

@@ -6,12 +6,12 @@ import Testing
 @Suite("Scripts", .timeLimit(.minutes(1)))
 struct ScriptTests {
     @Test("A script's digest is the SHA-1 that Redis uses")
-    func digest() {
+    func scriptDigestIsSHA1ThatRedisUses() {
         #expect(RedisScript(name: "one.lua", source: Array("return 1".utf8)).digest == "e0e1f9fabfc9d4800c877a703b823ac0578ff8db")
     }
 
     @Test("A script runs even if the server does not know it, and again after the server has dropped it")
-    func reload() async throws {
+    func unknownScriptIsLoaded() async throws {
         let argument = (0...255).map { UInt8($0) }
         let expected = RedisReply.array([.bulk("key"), .bulk(argument)])
         try await RedisServer.withServer { server in
@@ -26,7 +26,7 @@ struct ScriptTests {
     }
 
     @Test("A script is sent by its digest, and with its source only if the server does not know it")
-    func source() async throws {
+    func scriptIsSentByDigest() async throws {
         try await MisbehavingRedis.withServer { command in
             .text(command.index == 0 ? "-NOSCRIPT No matching script.\r\n" : "+OK\r\n")
         } _: { server in

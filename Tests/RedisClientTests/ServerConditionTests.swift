@@ -14,7 +14,7 @@ struct ServerConditionTests {
             (["maxmemory", "1"], ServerCondition.outOfMemory), (["min-replicas-to-write", "1"], .tooFewReplicas),
         ]
     )
-    func settings(setting: [String], condition: ServerCondition) async throws {
+    func settingRefusalsHaveTheirOwnCondition(setting: [String], condition: ServerCondition) async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 #expect(await write(client) == nil)
@@ -53,7 +53,7 @@ struct ServerConditionTests {
     @Test(
         "A refused call inside a script keeps its condition, however a version of Redis wraps it",
         arguments: [
-            // 6.2
+            // Errors of Redis 6.2.
             (
                 "ERR Error running script (call to f_0f): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica. ",
                 ServerCondition.readOnly
@@ -66,12 +66,12 @@ struct ServerConditionTests {
                 "ERR Error running script (call to f_0f): @user_script:1: The user executing the script can't run this command or subcommand ",
                 .noPermission
             ),
-            // 7.0
+            // An error of Redis 7.0.
             (
                 "ERR The user executing the script can't run this command or subcommand script: 0f, on @user_script:8.",
                 .noPermission
             ),
-            // 7.2
+            // Errors of Redis 7.2.
             (
                 "ERR ACL failure in script: User sidecar has no permissions to run the 'mget' command script: 0f, on @user_script:8.",
                 .noPermission
@@ -89,7 +89,7 @@ struct ServerConditionTests {
             ),
             ("READONLY You can't write against a read only replica. script: 0f, on @user_script:4.", .readOnly),
         ])
-    func scripts(reply: String, condition: ServerCondition) {
+    func refusedCallInsideScriptKeepsCondition(reply: String, condition: ServerCondition) {
         guard case .error(let error)? = Parsing("-\(reply)\r\n").replies.first else { return #expect(Bool(false), "no error") }
         #expect(error.code == .server(condition))
         #expect(!error.message.contains("user_script"), "\(error.message)")
@@ -109,7 +109,7 @@ struct ServerConditionTests {
     }
 
     @Test("A replica refuses writes, and the client reconnects to find the primary")
-    func readOnly() async throws {
+    func replicaRefusesWrites() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 let before = try await client.connectionID()
@@ -144,7 +144,7 @@ struct ServerConditionTests {
     }
 
     @Test("A server that runs an endless script is busy until the script is killed")
-    func busy() async throws {
+    func endlessScriptMakesServerBusy() async throws {
         try await RedisServer.withServer(arguments: ["--lua-time-limit", "20"]) { server in
             try await withClient(server.configuration) { client in
                 try await withClient(server.configuration) { other in
@@ -163,7 +163,7 @@ struct ServerConditionTests {
     }
 
     @Test("A server that is loading its data counts as not connected, and the error says why")
-    func loading() async throws {
+    func loadingServerCountsAsNotConnected() async throws {
         // Loading takes about 20 s, and the server replies after every 2 MiB. The test does not wait until it is
         // loaded.
         let slowly = ["--key-load-delay", "10000"]

@@ -8,7 +8,7 @@ import Testing
 @Suite("Subscriptions", .timeLimit(.minutes(1)))
 struct SubscriberTests {
     @Test("Messages arrive on their channels, in order")
-    func messages() async throws {
+    func messagesArriveInOrder() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one", "two"])
             await recorder.start()
@@ -50,7 +50,7 @@ struct SubscriberTests {
     }
 
     @Test("The pings of a subscriber are not reported as messages, and keep an idle connection open")
-    func pings() async throws {
+    func subscriberPingsAreNotMessages() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(300))
             await recorder.start()
@@ -90,7 +90,7 @@ struct SubscriberTests {
     }
 
     @Test("A subscription that the server refuses is reported as down")
-    func refused() async throws {
+    func subscriptionThatServerRefusesIsReportedAsDown() async throws {
         let user = ["--user", "deaf", "on", "nopass", "~*", "resetchannels", "+@all"]
         try await RedisServer.withServer(arguments: user) { server in
             var configuration = server.configuration

@@ -15,7 +15,7 @@ struct TLSTests {
     }
 
     @Test("A trusted certificate connects", arguments: ["127.0.0.1", "localhost"])
-    func trusted(host: String) async throws {
+    func trustedCertificateConnects(host: String) async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             var configuration = try configuration(of: server, host: host)
             configuration.tls?.trustRoots = .file(try #require(server.certificate).certificatePath)
@@ -29,7 +29,7 @@ struct TLSTests {
     }
 
     @Test("An untrusted certificate is refused")
-    func untrusted() async throws {
+    func untrustedCertificateIsRefused() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             let configuration = try configuration(of: server, host: "127.0.0.1")
             let error = try await #require(throws: RedisError.self) { try await withClient(configuration) { _ in } }
@@ -54,7 +54,7 @@ struct TLSTests {
     }
 
     @Test("A hanging server does not delay the close of a connection")
-    func stopped() async throws {
+    func hangingServerDoesNotDelayCloseOfConnection() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")
             configuration.tls?.trustRoots = .file(try #require(server.certificate).certificatePath)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Timeouts", .timeLimit(.minutes(1)))
 struct TimeoutTests {
-    /// Far more than every timeout below, and far less than the long default timeouts of the test server.
+    /// A limit far above every timeout below, and far below the long default timeouts of the test server.
     private let soon = Duration.seconds(5)
 
     @Test("A command to a hanging server times out, and the connection survives without mixing up replies")

@@ -95,7 +95,7 @@ import Testing
         for words in [["ASKING"], ["ASKING"], ["GET", Self.missing], ["ASKING"], ["PING"], ["GET", Self.missing]] {
             try group.compare(words, on: connections[1])
         }
-        print("cluster: \(group.agreements) equal replies")
+        print("cluster: \(group.agreementCount) equal replies")
     }
 
     private func beginMove(_ group: RedisGroup, _ members: [ClusterMember]) throws {

@@ -27,7 +27,7 @@ import Testing
         try comparison.sendToReal(cause)
         comparison.simulated.condition = condition
         for command in Self.commands { try comparison.send(command.map { Array($0.utf8) }, on: connection) }
-        print("\(condition): \(comparison.agreements) equal replies")
+        print("\(condition): \(comparison.agreementCount) equal replies")
     }
 
     /// A simulated server, and the bytes that its connections received.
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test("A restart restores exactly the given snapshot")
-    func restart() {
+    func restartRestoresExactlyGivenSnapshot() {
         let standalone = StandaloneServer()
         let connection = standalone.connect()
         #expect(standalone.send("SET", "k", "1", on: connection) == "+OK\r\n")
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test("A protocol error ends the connection")
-    func violation() {
+    func protocolErrorEndsConnection() {
         let standalone = StandaloneServer()
         let connection = standalone.connect()
         var isClosed = false

@@ -4,7 +4,7 @@ import Testing
 /// Compares a primary and its replica.
 @Suite(.serialized, .requiresRedis7) struct ReplicationComparisonTests {
     @Test("A primary and its replica report their roles, wait and refuse commands as in Redis")
-    func pair() async throws {
+    func primaryAndReplicaReportRoles() async throws {
         let group = try await RedisGroup.start(2, arguments: ["--repl-diskless-sync-delay", "0"])
         let (primary, replica) = (group.simulated[0], group.simulated[1])
         let connections = try (0..<2).map { try group.connect(to: $0) }
@@ -35,7 +35,7 @@ import Testing
             try group.compare(words, on: connections[1])
         }
         try becomeReplica(group, connections[0])
-        print("replication: \(group.agreements) equal replies")
+        print("replication: \(group.agreementCount) equal replies")
     }
 
     /// Turns the primary into a replica. A client that waits receives an error, and its connection is closed.

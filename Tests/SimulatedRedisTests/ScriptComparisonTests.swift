@@ -3,29 +3,29 @@ import Testing
 /// Runs the scripts of Interlock in random order, with subscribers to the messages that they publish.
 @Suite(.serialized, .requiresRedis7) struct ScriptComparisonTests {
     @Test("The lock scripts behave as in Redis", arguments: 0..<6 as Range<UInt64>)
-    func locks(seed: UInt64) throws {
+    func lockScriptsBehaveAsInRedis(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.lockCall() }
     }
 
     @Test("The quorum scripts behave as in Redis", arguments: 0..<2 as Range<UInt64>)
-    func quorums(seed: UInt64) throws {
+    func quorumScriptsBehaveAsInRedis(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.quorumCall() }
     }
 
     @Test("The limit scripts behave as in Redis", arguments: 0..<4 as Range<UInt64>)
-    func limits(seed: UInt64) throws {
+    func limitScriptsBehaveAsInRedis(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.limitCall() }
     }
 
     @Test("The breaker script behaves as in Redis", arguments: 0..<4 as Range<UInt64>)
-    func breakers(seed: UInt64) throws {
+    func breakerScriptBehavesAsInRedis(seed: UInt64) throws {
         try compare(seed: seed) { scripts, send in
             scripts.breakerCall(generation: try send(["HGET", "b", "generation"]).text ?? "0")
         }
     }
 
     @Test("The fleet and event scripts behave as in Redis")
-    func fleet() throws {
+    func fleetAndEventScriptsBehaveAsInRedis() throws {
         try compare(seed: 1) { scripts, _ in scripts.fleetCall() }
     }
 
@@ -53,7 +53,7 @@ import Testing
                 try compareData(comparison, connection)
             }
         }
-        print("scripts, seed \(seed): \(comparison.agreements) equal replies")
+        print("scripts, seed \(seed): \(comparison.agreementCount) equal replies")
     }
 
     /// Compares all keys and their values.

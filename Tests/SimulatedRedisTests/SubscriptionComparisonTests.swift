@@ -4,7 +4,7 @@ import Testing
 /// Compares subscriptions and tracking: the messages that a connection receives because of commands on others.
 @Suite(.serialized, .requiresRedis7) struct SubscriptionComparisonTests {
     @Test("Channels are subscribed, served and unsubscribed as in Redis")
-    func subscriptions() throws {
+    func channelsBehaveAsInRedis() throws {
         let comparison = try RedisComparison()
         let publisher = try comparison.connect()
         let listener = try comparison.connect()
@@ -25,11 +25,11 @@ import Testing
         try comparison.send("PING", on: listener)
         try comparison.send("GET", "k", on: listener)
         try comparison.send("PUBLISH", "a", "nobody hears", on: publisher)
-        print("subscriptions: \(comparison.agreements) equal replies")
+        print("subscriptions: \(comparison.agreementCount) equal replies")
     }
 
     @Test("Reads are tracked as in Redis", arguments: 0..<6 as Range<UInt64>)
-    func tracking(seed: UInt64) throws {
+    func readsAreTrackedAsInRedis(seed: UInt64) throws {
         let comparison = try RedisComparison()
         var random = RandomCommands(seed: seed)
         let listener = try comparison.connect()
@@ -52,7 +52,7 @@ import Testing
             }
             try comparison.compareMessages(to: listener)
         }
-        print("tracking, seed \(seed): \(comparison.agreements) equal replies")
+        print("tracking, seed \(seed): \(comparison.agreementCount) equal replies")
     }
 
     /// Returns the difference between a connection's client IDs on the real and the simulated server.

@@ -15,9 +15,9 @@ struct BreakerClockTests {
 
     private static func force(
         _ state: BreakerSnapshot.Forced, forMilliseconds length: Int64, on stage: Stage
-    ) -> Stage.Answer<Result<BreakerStatus, InterlockError>> {
-        stage.startCall(0) { calls, completion in
-            calls.forceBreaker(service: "api", to: state, forMilliseconds: length, by: "test", completion: completion)
+    ) -> Stage.Call<Result<BreakerStatus, InterlockError>> {
+        stage.startCall(0) { coordinator, completion in
+            coordinator.forceBreaker(service: "api", to: state, forMilliseconds: length, by: "test", completion: completion)
             return nil
         }
     }

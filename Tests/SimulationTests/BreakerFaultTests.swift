@@ -66,7 +66,7 @@ struct BreakerFaultTests {
         stage.run(milliseconds: 50)
         #expect(stage.breaker("api")?.state == .open)
         stage.run(milliseconds: 1300)
-        for _ in 0..<4 { _ = stage.permit("api", subject: "exhausted", wait: 60_000) }
+        for _ in 0..<4 { _ = stage.permit("api", subject: "exhausted", waitMilliseconds: 60_000) }
         stage.run(milliseconds: 50)
         for number in 0..<8 {
             if let permit = stage.result(of: stage.permit("api", subject: "good-\(number)"))?.permit {
@@ -88,7 +88,7 @@ struct BreakerFaultTests {
         _ = call(4, on: stage, .error, through: 1)
         #expect(stage.breaker("api", at: 1)?.state == .open)
         stage.run(milliseconds: 1300)
-        _ = stage.permit("api", wait: 60_000)
+        _ = stage.permit("api", waitMilliseconds: 60_000)
         stage.run(milliseconds: 100)
         #expect(call(3, on: stage, .ok, through: 1, every: 110) >= 1)
         #expect(stage.breaker("api", at: 1)?.state == .closed)
@@ -100,19 +100,19 @@ struct BreakerFaultTests {
             name: "api", limits: [LimitDefinition(name: "hour", limit: 3, window: .seconds(3600))], concurrency: 1)
         let stage = Stage(services: [service])
         let first = try #require(stage.result(of: stage.permit("api"))?.permit)
-        let waiting = stage.permit("api", wait: 60_000)
+        let waiting = stage.permit("api", waitMilliseconds: 60_000)
         stage.run(milliseconds: 100)
-        #expect(waiting.value == nil)
+        #expect(waiting.result == nil)
         #expect(stage.cli("GET", "interlock:rate:{api}:hour") == "$1 1")
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         let second = try #require(stage.result(of: waiting)?.permit)
         #expect(stage.cli("GET", "interlock:rate:{api}:hour") == "$1 2")
         // The limit is exhausted meanwhile, so the call gives up its slot and waits at the limit.
-        let late = stage.permit("api", wait: 5000)
+        let late = stage.permit("api", waitMilliseconds: 5000)
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(second, of: "api", OutcomeReport(outcome: .ok)))
         #expect(try #require(stage.result(of: late)).permit == nil)
-        #expect(stage.status()?.permitsInFlight == 0)
+        #expect(stage.status()?.inFlightPermitCount == 0)
     }
 
     @Test("A call that gets a slot while a limit is used up waits at the limit and gives up the slot")
@@ -121,16 +121,16 @@ struct BreakerFaultTests {
             name: "api", limits: [LimitDefinition(name: "10s", limit: 2, window: .seconds(10))], concurrency: 1)
         let stage = Stage(services: [service])
         let first = try #require(stage.result(of: stage.permit("api"))?.permit)
-        let waiting = (0..<5).map { _ in stage.permit("api", wait: 60_000) }
+        let waiting = (0..<5).map { _ in stage.permit("api", waitMilliseconds: 60_000) }
         stage.run(milliseconds: 100)
         _ = stage.result(of: stage.take("api"))
         // The refusal is remembered.
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         var reported = Set<Int>()
-        let allGranted = stage.run(upTo: 59_000) {
+        let allGranted = stage.run(upToMilliseconds: 59_000) {
             for (index, answer) in waiting.enumerated() where !reported.contains(index) {
-                guard let permit = answer.value?.permit else { continue }
+                guard let permit = answer.result?.permit else { continue }
                 reported.insert(index)
                 _ = stage.report(permit, of: "api", OutcomeReport(outcome: .ok))
             }
@@ -152,9 +152,9 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.report(bad, of: "api", OutcomeReport(outcome: .error)))
         stage.run(milliseconds: 3500)
         let first = try #require(stage.result(of: stage.permit("api"))?.permit)
-        let second = stage.permit("api", wait: 20_000)
+        let second = stage.permit("api", waitMilliseconds: 20_000)
         stage.run(milliseconds: 100)
-        #expect(second.value == nil)
+        #expect(second.result == nil)
         let report = OutcomeReport(outcome: .error, status: 503, retryAfterMilliseconds: 60_000)
         _ = stage.result(of: stage.report(first, of: "api", report))
         guard case .refused(.open, _, _)? = stage.result(of: second) else { return #expect(Bool(false), "it was permitted") }
@@ -212,7 +212,7 @@ struct BreakerFaultTests {
         let stage = Stage(services: [ServiceDefinition(name: "api"), ServiceDefinition(name: "other")])
         let answers = (0...25_000).map { _ in stage.permit("api") }
         stage.run(milliseconds: 10)
-        #expect(answers.count { $0.value?.permit != nil } == 25_000)
+        #expect(answers.count { $0.result?.permit != nil } == 25_000)
         guard case .refused(.busy, _, _)? = stage.result(of: stage.permit("api")) else {
             return #expect(Bool(false), "a permit beyond the maximum was granted")
         }

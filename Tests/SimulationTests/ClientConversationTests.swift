@@ -4,8 +4,8 @@ import Testing
 
 @testable import Simulation
 
-/// The commands that client libraries send when they connect, ping, subscribe and try a transaction. redis-py's were
-/// recorded; the others are taken from the libraries' sources. The answers of the RESP API must let each library
+/// The commands that client libraries send when they connect, ping, subscribe and try a transaction. Those of redis-py
+/// are recorded, and the others come from the libraries' sources. The replies of the RESP API must let each library
 /// continue.
 @Suite("Conversations of client libraries", .timeLimit(.minutes(2)))
 struct ClientConversationTests {
@@ -29,7 +29,7 @@ struct ClientConversationTests {
     }()
 
     @Test("The conversations include all major libraries")
-    func libraries() {
+    func conversationsIncludeMajorLibraries() {
         let clients = Set(Self.all.map(\.client))
         #expect(
             clients.isSuperset(of: ["redis-py", "go-redis", "node-redis", "ioredis", "jedis", "lettuce", "StackExchange.Redis"]))
@@ -39,7 +39,7 @@ struct ClientConversationTests {
     @Test(
         "Each command has one answer in order, nothing else arrives, and the connection stays open", arguments: all
     )
-    func answered(conversation: Conversation) throws {
+    func eachCommandHasOneAnswerInOrder(conversation: Conversation) throws {
         let stage = Stage()
         let client = stage.connect(to: 0)
         for write in conversation.writes {
@@ -49,11 +49,11 @@ struct ClientConversationTests {
         // Any unrequested message would arrive before this answer.
         client.send([["ECHO", "over"]])
         stage.run(milliseconds: 20)
-        let answers = try client.answers()
+        let replies = try client.replies()
         let commands = conversation.writes.flatMap { $0 } + [["ECHO", "over"]]
         #expect(client.isOpen)
-        #expect(answers.count == commands.count, "\(answers)")
-        for (command, answer) in zip(commands, answers) { check(command, answer) }
+        #expect(replies.count == commands.count, "\(replies)")
+        for (command, reply) in zip(commands, replies) { check(command, reply) }
     }
 
     private func check(_ command: [String], _ answer: RedisReply) {

@@ -37,14 +37,14 @@ struct ClusterScenarioTests {
                 for isAllowed in [true, false] {
                     let take = stage.take("api")
                     #expect(stage.result(of: take)?.isAllowed == isAllowed)
-                    #expect(take.count == 1)
+                    #expect(take.resultCount == 1)
                 }
                 #expect(stage.milliseconds - began < 400)
             } else {
-                let renewal = stage.renew(try #require(lease), ttl: 90_000)
+                let renewal = stage.renew(try #require(lease), ttlMilliseconds: 90_000)
                 guard case .renewed? = stage.result(of: renewal) else { return #expect(Bool(false), "not renewed") }
-                #expect((renewal.at ?? 60_000) - began < 200)
-                #expect(renewal.count == 1)
+                #expect((renewal.endedAtMilliseconds ?? 60_000) - began < 200)
+                #expect(renewal.resultCount == 1)
             }
             cluster.assign([slot], from: source, to: target)
             stage.run(milliseconds: 1000)
@@ -61,7 +61,7 @@ struct ClusterScenarioTests {
         move.start()
         while !isDone, stage.milliseconds < 20_000 {
             #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.isHeld == true)
-            guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000)) else {
+            guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 60_000)) else {
                 return #expect(Bool(false), "not renewed")
             }
             stage.run(milliseconds: 5)
@@ -87,8 +87,8 @@ struct ClusterScenarioTests {
             let released = stage.milliseconds
             _ = stage.release(holder, through: 1)
             let lease = try #require(stage.result(of: first)?.lease, "\(name)")
-            #expect((first.at ?? 60_000) - released < 200, "\(name)")
-            #expect(second.at == nil, "\(name): the second waiter was served first")
+            #expect((first.endedAtMilliseconds ?? 60_000) - released < 200, "\(name)")
+            #expect(second.endedAtMilliseconds == nil, "\(name): the second waiter was served first")
             _ = stage.release(lease)
             #expect(stage.result(of: second)?.lease != nil)
         }
@@ -108,13 +108,13 @@ struct ClusterScenarioTests {
         var released = stage.milliseconds
         _ = stage.release(holder, through: 1)
         let lease = try #require(stage.result(of: waiter)?.lease)
-        #expect((waiter.at ?? 60_000) - released <= 500)
+        #expect((waiter.endedAtMilliseconds ?? 60_000) - released <= 500)
         let next = stage.acquire(try LockFaultTests.request("orders", wait: 60_000), through: 1)
         stage.run(milliseconds: 100)
         released = stage.milliseconds
         _ = stage.release(lease)
         #expect(stage.result(of: next)?.lease != nil)
-        #expect((next.at ?? 60_000) - released < 200)
+        #expect((next.endedAtMilliseconds ?? 60_000) - released < 200)
     }
 
     @Test("A lock that was granted but not replicated is lost in a failover, and the later holder's fence is higher")
@@ -124,33 +124,39 @@ struct ClusterScenarioTests {
         cluster.backbone.set(source, source + 3, isCut: true)
         let stale = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000)))?.lease)
         cluster.hosts[source].crash()
-        #expect(stage.run(upTo: 6000) { cluster.owner(of: slot) == source + 3 && cluster.isStable(without: source) })
+        #expect(
+            stage.run(upToMilliseconds: 6000) {
+                cluster.owner(of: slot) == source + 3 && cluster.isStable(without: source)
+            })
         stage.run(milliseconds: 1000)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
         #expect(lease.fence > stale.fence)
         // The former primary returns as a replica.
         cluster.backbone.restoreAll()
         cluster.hosts[source].start(with: .all)
-        #expect(stage.run(upTo: 5000) { cluster.members[source].myself.primary == source + 3 && cluster.isStable })
+        #expect(
+            stage.run(upToMilliseconds: 5000) {
+                cluster.members[source].myself.primary == source + 3 && cluster.isStable
+            })
         #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.isHeld == true)
     }
 
     @Test("A lease survives a server that joins, gets its portion of the hash slots, returns it and leaves")
-    func joining() throws {
+    func leaseSurvivesJoiningAndLeavingServer() throws {
         let (stage, cluster) = try Self.stage()
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 90_000)))?.lease)
         var isDone = false
         let join = cluster.addSpare(pause: .milliseconds(1)) { isDone = true }
         try #require(join).start()
-        #expect(stage.run(upTo: 10_000) { isDone && cluster.isStable })
+        #expect(stage.run(upToMilliseconds: 10_000) { isDone && cluster.isStable })
         #expect(cluster.primaries.count == 4)
         isDone = false
         let leave = cluster.removeSpare(pause: .milliseconds(1)) { isDone = true }
         try #require(leave).start()
-        #expect(stage.run(upTo: 10_000) { isDone && cluster.isStable })
+        #expect(stage.run(upToMilliseconds: 10_000) { isDone && cluster.isStable })
         #expect(cluster.primaries.count == 3)
         stage.run(milliseconds: 1000)
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000, through: 1)) else {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 60_000, through: 1)) else {
             return #expect(Bool(false), "not renewed")
         }
     }

@@ -16,10 +16,10 @@ struct DomainTimeoutTests {
         return Stage(domains: settings)
     }
 
-    private func decide(_ stage: Stage, _ value: String = "a") -> Stage.Answer<DescriptorResult> {
-        stage.startCall(0) { calls, completion in
+    private func decide(_ stage: Stage, _ value: String = "a") -> Stage.Call<DescriptorResult> {
+        stage.startCall(0) { coordinator, completion in
             let descriptor = RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: value)])
-            _ = calls.decide("edge", [descriptor], completion: completion)
+            _ = coordinator.decide("edge", [descriptor], completion: completion)
             return nil
         }
     }
@@ -28,16 +28,16 @@ struct DomainTimeoutTests {
     func silent() throws {
         let stage = Self.stage(.deny)
         stage.path(of: 0).isBlackHole = true
-        var answers: [(at: Int64, answer: Stage.Answer<DescriptorResult>)] = []
+        var answers: [(at: Int64, answer: Stage.Call<DescriptorResult>)] = []
         for _ in 0..<20 {
             answers.append((stage.milliseconds, decide(stage)))
             stage.run(milliseconds: 7)
         }
         stage.run(milliseconds: 16)
         for (at, answer) in answers {
-            #expect(answer.count == 1)
-            #expect((answer.at ?? .max) - at <= 15)
-            guard case .decided(let decided)? = answer.value else {
+            #expect(answer.resultCount == 1)
+            #expect((answer.endedAtMilliseconds ?? .max) - at <= 15)
+            guard case .decided(let decided)? = answer.result else {
                 Issue.record("it was not decided")
                 continue
             }
@@ -57,7 +57,7 @@ struct DomainTimeoutTests {
         stage.run(milliseconds: 5000)
         let answer = decide(stage)
         stage.run(milliseconds: 20)
-        guard case .decided(let decided)? = answer.value else {
+        guard case .decided(let decided)? = answer.result else {
             Issue.record("it was not decided")
             return
         }

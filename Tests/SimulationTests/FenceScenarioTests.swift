@@ -82,9 +82,9 @@ struct FenceScenarioTests {
         let last = try Self.fence(on: stage)
         stage.path(of: 0, to: stage.redis).cutAll()
         stage.cli("SET", "interlock:fence:{orders}", "\(earlier)", "PX", "60000")
-        stage.run(upTo: 1000) { stage.status()?.isRedisUp == false }
-        #expect(stage.run(upTo: 1000) { stage.status()?.isRedisUp ?? false })
-        // A grant, so that the sidecar knows that the server is a primary.
+        stage.run(upToMilliseconds: 1000) { stage.status()?.isRedisUp == false }
+        #expect(stage.run(upToMilliseconds: 1000) { stage.status()?.isRedisUp ?? false })
+        // The grant shows the sidecar that the server is a primary.
         _ = try Self.fence(of: "other", on: stage)
         stage.run(milliseconds: milliseconds)
         #expect(try Self.fence(on: stage) > last)

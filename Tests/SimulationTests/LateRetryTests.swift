@@ -28,7 +28,10 @@ struct LateRetryTests {
         let second = try #require(stage.result(of: stage.acquire(request, through: 1))?.lease)
         #expect(second.fence > first.fence && second.token == first.token)
         for sidecar in [0, 1] {
-            #expect(Self.isLost(stage.result(of: stage.renew(first, ttl: 600_000, fence: first.fence, through: sidecar))))
+            #expect(
+                Self.isLost(
+                    stage.result(of: stage.renew(first, ttlMilliseconds: 600_000, fence: first.fence, through: sidecar))
+                ))
             #expect(Self.isLost(stage.result(of: stage.release(first, fence: first.fence, through: sidecar))))
         }
         #expect(stage.cli("EXISTS", Self.key) == ":1")
@@ -48,7 +51,7 @@ struct LateRetryTests {
         stage.run(milliseconds: 100)
         #expect(Self.isLost(stage.result(of: stage.release(first, fence: first.fence))))
         stage.run(milliseconds: 500)
-        #expect(waiter.value == nil)
+        #expect(waiter.result == nil)
         guard case .released? = stage.result(of: stage.release(second, fence: second.fence)) else { return #expect(Bool(false)) }
         #expect(try #require(stage.result(of: waiter)?.lease).fence > second.fence)
     }
@@ -58,17 +61,21 @@ struct LateRetryTests {
         let stage = Stage(sidecars: 2, quorum: 3)
         let request = try LockFaultTests.request("orders", ttl: 20_000, owner: "me")
         let first = try #require(stage.result(of: stage.acquire(request))?.lease)
-        guard case .renewed? = stage.result(of: stage.renew(first, ttl: 20_000, fence: first.fence)) else {
+        guard case .renewed? = stage.result(of: stage.renew(first, ttlMilliseconds: 20_000, fence: first.fence)) else {
             return #expect(Bool(false))
         }
         guard case .released? = stage.result(of: stage.release(first, fence: first.fence)) else { return #expect(Bool(false)) }
         let second = try #require(stage.result(of: stage.acquire(request, through: 1))?.lease)
         #expect(second.fence > first.fence)
         for sidecar in [0, 1] {
-            #expect(Self.isLost(stage.result(of: stage.renew(first, ttl: 600_000, fence: first.fence, through: sidecar))))
+            #expect(
+                Self.isLost(
+                    stage.result(of: stage.renew(first, ttlMilliseconds: 600_000, fence: first.fence, through: sidecar))
+                ))
             #expect(Self.isLost(stage.result(of: stage.release(first, fence: first.fence, through: sidecar))))
         }
-        guard case .renewed? = stage.result(of: stage.renew(second, ttl: 20_000, fence: second.fence)) else {
+        guard case .renewed? = stage.result(of: stage.renew(second, ttlMilliseconds: 20_000, fence: second.fence))
+        else {
             return #expect(Bool(false))
         }
         guard case .released? = stage.result(of: stage.release(second, fence: second.fence)) else { return #expect(Bool(false)) }
@@ -80,7 +87,7 @@ struct LateRetryTests {
         let lease = try #require(
             stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 20_000, owner: "me")))?.lease)
         stage.cli("DEL", "interlock:fence:{orders}")
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 20_000, fence: lease.fence)) else {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 20_000, fence: lease.fence)) else {
             return #expect(Bool(false))
         }
         guard case .released? = stage.result(of: stage.release(lease, fence: lease.fence)) else { return #expect(Bool(false)) }

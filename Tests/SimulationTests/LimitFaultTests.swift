@@ -28,8 +28,8 @@ struct LimitFaultTests {
             onLimit: LimitPolicy(maximumWaiting: waiting), whenRedisIsDown: whenDown)
     }
 
-    /// Returns how many of `count` takes are granted.
-    private func granted(_ count: Int, on stage: Stage, subject: String? = nil, through sidecar: Int = 0) -> Int {
+    /// Takes `count` times. Returns how many of the takes were granted.
+    private func grantCount(_ count: Int, on stage: Stage, subject: String? = nil, through sidecar: Int = 0) -> Int {
         (0..<count).count { _ in stage.result(of: stage.take("api", subject: subject, through: sidecar))?.isAllowed == true }
     }
 
@@ -43,8 +43,8 @@ struct LimitFaultTests {
         arguments: [0, 1, 2, 3])
     func rememberedTooLong(variant: Int) throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 1)])
-        #expect(granted(1, on: stage, through: 1) == 1)
-        #expect(granted(3, on: stage) == 0)
+        #expect(grantCount(1, on: stage, through: 1) == 1)
+        #expect(grantCount(3, on: stage) == 0)
         switch variant {
         case 0: stage.cli("DEL", "interlock:rate:{api}:main")
         case 1: stage.redis.wipe()
@@ -57,7 +57,7 @@ struct LimitFaultTests {
         default: stage.cli("DECRBY", "interlock:rate:{api}:main", "1")
         }
         stage.run(milliseconds: 1001)
-        #expect(granted(1, on: stage) == 1)
+        #expect(grantCount(1, on: stage) == 1)
     }
 
     @Test(
@@ -65,13 +65,13 @@ struct LimitFaultTests {
         arguments: [.fixed, .sliding, .gcra(burst: 1999)] as [LimitAlgorithm])
     func refundedTogether(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 2000)], redisMilliseconds: 5)
-        let before = stage.status()?.redisCommands ?? 0
+        let before = stage.status()?.redisCommandCount ?? 0
         let client = stage.connect(to: 0)
         client.send(Array(repeating: ["PERMIT.ACQUIRE", "api"], count: 1000))
         stage.run(milliseconds: 2)
         client.close()
         stage.run(milliseconds: 200)
-        #expect((stage.status()?.redisCommands ?? 0) - before < 40)
+        #expect((stage.status()?.redisCommandCount ?? 0) - before < 40)
         let answer = stage.result(of: stage.take("api"))
         guard case .decided(let decided)? = answer else { return #expect(answer != nil) }
         #expect(decided.remaining == 1999)
@@ -82,10 +82,10 @@ struct LimitFaultTests {
         var service = Self.service(limit: 2, perSubject: true)
         service.maximumSubjects = 3
         let stage = Stage(services: [service])
-        for subject in ["a", "b", "c"] { #expect(granted(1, on: stage, subject: subject) == 1) }
+        for subject in ["a", "b", "c"] { #expect(grantCount(1, on: stage, subject: subject) == 1) }
         // Further subjects share one subject's limit.
-        #expect((0..<20).count { granted(1, on: stage, subject: "made-up-\($0)") == 1 } == 2)
-        for subject in ["a", "b", "c"] { #expect(granted(2, on: stage, subject: subject) == 1) }
+        #expect((0..<20).count { grantCount(1, on: stage, subject: "made-up-\($0)") == 1 } == 2)
+        for subject in ["a", "b", "c"] { #expect(grantCount(2, on: stage, subject: subject) == 1) }
         #expect(stage.cli("KEYS", "interlock:rate:*").split(separator: "interlock:rate:").count == 1 + 4)
     }
 
@@ -93,7 +93,7 @@ struct LimitFaultTests {
     func outOfMemory() throws {
         let stage = Stage(services: [Self.service()])
         stage.redis.server.condition = .outOfMemory
-        let request = LockRequest(name: try ResourceName("orders"), ttl: 5000)
+        let request = LockRequest(name: try ResourceName("orders"), ttlMilliseconds: 5000)
         let answer = try #require(stage.result(of: stage.acquire(request)))
         guard case .failed(let error) = answer else { throw InterlockError(.other, "\(answer)") }
         #expect(error.code == .unavailable)
@@ -106,32 +106,32 @@ struct LimitFaultTests {
     @Test("A waiting call is granted capacity that other software frees")
     func waitsForFreedCapacity() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(.sliding, limit: 1, window: .seconds(20))])
-        #expect(granted(1, on: stage, through: 1) == 1)
-        let waiter = stage.take("api", wait: 30_000)
+        #expect(grantCount(1, on: stage, through: 1) == 1)
+        let waiter = stage.take("api", waitMilliseconds: 30_000)
         stage.run(milliseconds: 500)
         stage.cli("DEL", "interlock:rate:{api}:main~sliding")
         stage.run(milliseconds: 1500)
-        #expect(waiter.value?.isAllowed == true)
+        #expect(waiter.result?.isAllowed == true)
     }
 
     @Test(
         "A clock set back by an hour stops no limit for longer than its window",
         arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
-    func clockSetBack(algorithm: LimitAlgorithm) throws {
+    func clockSetBackStopsNoLimitForLong(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 5, window: .seconds(2))])
-        #expect(granted(5, on: stage) >= 1)
+        #expect(grantCount(5, on: stage) >= 1)
         stage.redis.setClock(aheadByMilliseconds: -3_600_000)
         stage.run(milliseconds: 1500)
         // Any call notices the jump, even a refused one.
-        _ = granted(1, on: stage)
+        _ = grantCount(1, on: stage)
         stage.run(milliseconds: 3000)
-        #expect(granted(1, on: stage) == 1)
+        #expect(grantCount(1, on: stage) == 1)
         stage.run(milliseconds: 4000)
         stage.redis.setClock(aheadByMilliseconds: 0)
         stage.run(milliseconds: 1500)
-        _ = granted(1, on: stage)
+        _ = grantCount(1, on: stage)
         stage.run(milliseconds: 3000)
-        #expect(granted(1, on: stage) == 1)
+        #expect(grantCount(1, on: stage) == 1)
     }
 
     @Test(
@@ -139,11 +139,11 @@ struct LimitFaultTests {
         arguments: [.fixed, .sliding, .gcra(burst: 4)] as [LimitAlgorithm])
     func clockSetBackALittle(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 5, window: .seconds(2))])
-        #expect(granted(5, on: stage) == 5)
+        #expect(grantCount(5, on: stage) == 5)
         stage.redis.setClock(aheadByMilliseconds: -1900)
-        #expect(granted(1, on: stage) == 0)
+        #expect(grantCount(1, on: stage) == 0)
         stage.run(milliseconds: 2100)
-        #expect(granted(1, on: stage) == 1)
+        #expect(grantCount(1, on: stage) == 1)
     }
 
     @Test(
@@ -153,22 +153,22 @@ struct LimitFaultTests {
         let stage = Stage(services: [Self.service(algorithm, limit: 1, window: .seconds(1))])
         for _ in 0..<10 {
             guard case .decided(let decided)? = stage.result(of: stage.take("api")) else { return #expect(Bool(false)) }
-            guard let wait = decided.retryAfter else { continue }
+            guard let wait = decided.retryAfterMilliseconds else { continue }
             #expect(wait <= 1000)
             stage.run(milliseconds: wait)
-            #expect(granted(1, on: stage) == 1)
+            #expect(grantCount(1, on: stage) == 1)
         }
     }
 
     @Test("Raising a gcra limit drops debt that exceeds what the new limit allows")
     func raised() throws {
         let stage = Stage(services: [Self.service(.gcra(burst: 0), limit: 1, window: .seconds(60_000))])
-        #expect(granted(1, on: stage) == 1)
+        #expect(grantCount(1, on: stage) == 1)
         stage.sidecars[0].reload([Self.service(.gcra(burst: 0), limit: 60, window: .seconds(60))])
         stage.run(milliseconds: 100)
-        _ = granted(1, on: stage)
+        _ = grantCount(1, on: stage)
         stage.run(milliseconds: 2100)
-        #expect(granted(1, on: stage) == 1)
+        #expect(grantCount(1, on: stage) == 1)
     }
 
     @Test("The local quota of a sidecar that was alone is divided when other sidecars join")
@@ -176,12 +176,12 @@ struct LimitFaultTests {
         let stage = Stage(sidecars: 5, services: [Self.service(limit: 10)])
         // Each sidecar counted on its own while it knew no other one.
         cutOff(stage)
-        for sidecar in 0..<5 { #expect(granted(1, on: stage, through: sidecar) == 1) }
+        for sidecar in 0..<5 { #expect(grantCount(1, on: stage, through: sidecar) == 1) }
         for sidecar in 0..<5 { stage.path(of: sidecar).isBlackHole = false }
         stage.run(milliseconds: 8000)
         #expect(stage.status()?.fleet.count == 5)
         cutOff(stage)
-        let total = (0..<5).map { granted(10, on: stage, through: $0) }.reduce(0, +)
+        let total = (0..<5).map { grantCount(10, on: stage, through: $0) }.reduce(0, +)
         #expect(total <= 5)
     }
 
@@ -193,13 +193,13 @@ struct LimitFaultTests {
         stage.run(milliseconds: 40_000)
         stage.path(of: 0).isBlackHole = true
         stage.run(milliseconds: 2000)
-        #expect(granted(4, on: stage) == 4)
+        #expect(grantCount(4, on: stage) == 4)
         stage.path(of: 0).isBlackHole = false
         stage.sidecars[1].start()
         stage.run(milliseconds: 8000)
         cutOff(stage)
-        #expect(granted(10, on: stage) == 1)
-        #expect(granted(10, on: stage, through: 1) == 5)
+        #expect(grantCount(10, on: stage) == 1)
+        #expect(grantCount(10, on: stage, through: 1) == 5)
     }
 
     @Test("Sidecars that know each other divide a limit while Redis is unreachable")
@@ -207,8 +207,8 @@ struct LimitFaultTests {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
         stage.run(milliseconds: 40_000)
         cutOff(stage)
-        #expect(granted(10, on: stage) == 5)
-        #expect(granted(10, on: stage, through: 1) == 5)
+        #expect(grantCount(10, on: stage) == 5)
+        #expect(grantCount(10, on: stage, through: 1) == 5)
     }
 
     @Test(
@@ -217,19 +217,21 @@ struct LimitFaultTests {
     func madeUpSubjects() throws {
         let stage = Stage(services: [Self.service(limit: 2, window: .seconds(5), perSubject: true)])
         cutOff(stage)
-        #expect(granted(1, on: stage, subject: "known") == 1)
+        #expect(grantCount(1, on: stage, subject: "known") == 1)
         var refusedFor: [Int64] = []
         for number in 0..<4200 {
             let answer = stage.take("api", subject: "made-up-\(number)")
             stage.run(milliseconds: 0)
-            if case .decided(let decided)? = stage.result(of: answer), let retry = decided.retryAfter { refusedFor.append(retry) }
+            if case .decided(let decided)? = stage.result(of: answer), let retry = decided.retryAfterMilliseconds {
+                refusedFor.append(retry)
+            }
         }
         #expect(refusedFor.count == 4200 - 4095)
         #expect(refusedFor.allSatisfy { $0 <= 1000 })
-        #expect(granted(1, on: stage, subject: "known") == 1)
+        #expect(grantCount(1, on: stage, subject: "known") == 1)
         // The earlier grants have lapsed.
         stage.run(milliseconds: 6000)
-        #expect(granted(1, on: stage, subject: "real") == 1)
+        #expect(grantCount(1, on: stage, subject: "real") == 1)
     }
 
     @Test("A subject that is only refused occupies no counter")
@@ -237,22 +239,22 @@ struct LimitFaultTests {
         let both = Self.service(all: 1, in: 3600, each: 5, in: 3600)
         let stage = Stage(services: [both])
         cutOff(stage)
-        #expect(granted(1, on: stage, subject: "first") == 1)
+        #expect(grantCount(1, on: stage, subject: "first") == 1)
         for number in 0..<4200 { _ = stage.result(of: stage.take("api", subject: "refused-\(number)")) }
         let raised = Self.service(all: 100, in: 3600, each: 5, in: 3600)
         stage.sidecars[0].reload([raised])
         stage.run(milliseconds: 1100)
-        #expect(granted(1, on: stage, subject: "real") == 1)
+        #expect(grantCount(1, on: stage, subject: "real") == 1)
     }
 
     @Test("A reload while Redis is unreachable grants no capacity twice", arguments: [0, 1])
-    func reloaded(variant: Int) throws {
+    func reloadWhileRedisIsUnreachableGrantsNoCapacityTwice(variant: Int) throws {
         let stage = Stage(services: [Self.service(limit: 10)])
         cutOff(stage)
-        #expect(granted(20, on: stage) == 10)
+        #expect(grantCount(20, on: stage) == 10)
         stage.sidecars[0].reload([variant == 0 ? Self.service(limit: 10, waiting: 7) : Self.service(limit: 12)])
         stage.run(milliseconds: 1100)
-        #expect(granted(20, on: stage) == (variant == 0 ? 0 : 2))
+        #expect(grantCount(20, on: stage) == (variant == 0 ? 0 : 2))
     }
 
     @Test(
@@ -265,7 +267,7 @@ struct LimitFaultTests {
         // The outage begins after some sidecars, but perhaps not all, have reported.
         stage.run(milliseconds: milliseconds)
         cutOff(stage)
-        let total = (0..<4).map { granted(8, on: stage, through: $0) }.reduce(0, +)
+        let total = (0..<4).map { grantCount(8, on: stage, through: $0) }.reduce(0, +)
         #expect(total <= 8)
     }
 
@@ -303,18 +305,18 @@ struct LimitFaultTests {
         }
         stage.run(milliseconds: 50)
         #expect(stage.result(of: stage.take("api", subject: "mine"))?.isAllowed == true)
-        let waiter = stage.take("api", subject: "mine", wait: 10_000)
+        let waiter = stage.take("api", subject: "mine", waitMilliseconds: 10_000)
         #expect(stage.result(of: waiter)?.isAllowed == true)
     }
 
     @Test("One tenant's waiting calls leave room in the queue for other tenants")
     func waitingTenant() throws {
         let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true, waiting: 8)])
-        var answers: [Stage.Answer<TakeResult>] = []
-        for _ in 0..<20 { answers.append(stage.take("api", subject: "greedy", wait: 60_000)) }
+        var answers: [Stage.Call<TakeResult>] = []
+        for _ in 0..<20 { answers.append(stage.take("api", subject: "greedy", waitMilliseconds: 60_000)) }
         stage.run(milliseconds: 50)
         #expect(stage.result(of: stage.take("api", subject: "other"))?.isAllowed == true)
-        let waiter = stage.take("api", subject: "other", wait: 10_000)
+        let waiter = stage.take("api", subject: "other", waitMilliseconds: 10_000)
         #expect(stage.result(of: waiter)?.isAllowed == true)
     }
 
@@ -324,12 +326,12 @@ struct LimitFaultTests {
         service.concurrency = 1
         let stage = Stage(services: [service, ServiceDefinition(name: "other")])
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
-        let greedy = (0..<20).map { _ in stage.permit("api", subject: "greedy", wait: 60_000) }
+        let greedy = (0..<20).map { _ in stage.permit("api", subject: "greedy", waitMilliseconds: 60_000) }
         stage.run(milliseconds: 50)
-        #expect(greedy.count { $0.value == nil } == 2)
-        let others = (0..<7).map { stage.permit("api", subject: "other-\($0)", wait: 60_000) }
+        #expect(greedy.count { $0.result == nil } == 2)
+        let others = (0..<7).map { stage.permit("api", subject: "other-\($0)", waitMilliseconds: 60_000) }
         stage.run(milliseconds: 50)
-        #expect(others.count { $0.value == nil } == 6)
+        #expect(others.count { $0.result == nil } == 6)
         #expect(stage.result(of: stage.permit("other"))?.permit != nil)
     }
 
@@ -342,7 +344,7 @@ struct LimitFaultTests {
         let began = stage.milliseconds
         let second = stage.take("api")
         _ = stage.result(of: second)
-        #expect((second.at ?? 60_000) - began <= 560)
+        #expect((second.endedAtMilliseconds ?? 60_000) - began <= 560)
     }
 
     @Test("Calls behind a batch without an answer are answered when a reload removes their limits")
@@ -354,7 +356,9 @@ struct LimitFaultTests {
         let behind = stage.take("api")
         stage.sidecars[0].reload([ServiceDefinition(name: "api")])
         stage.run(milliseconds: 2000)
-        guard case .failed(let error)? = behind.value else { return #expect(Bool(false), "\(String(describing: behind.value))") }
+        guard case .failed(let error)? = behind.result else {
+            return #expect(Bool(false), "\(String(describing: behind.result))")
+        }
         #expect(error.code == .invalid)
     }
 
@@ -363,11 +367,11 @@ struct LimitFaultTests {
         let stage = Stage(sidecars: 2, services: [Self.service(.gcra(burst: 9), limit: 10, window: .seconds(60))])
         stage.sidecars[1].reload([Self.service(.gcra(burst: 0), limit: 10, window: .seconds(60))])
         stage.run(milliseconds: 100)
-        #expect(granted(10, on: stage) == 10)
+        #expect(grantCount(10, on: stage) == 10)
         for _ in 0..<5 {
-            _ = granted(1, on: stage, through: 1)
+            _ = grantCount(1, on: stage, through: 1)
             stage.run(milliseconds: 1100)
-            #expect(granted(1, on: stage) <= 1)
+            #expect(grantCount(1, on: stage) <= 1)
         }
         let remaining = try #require(Int(stage.cli("PTTL", "interlock:rate:{api}:main~gcra").dropFirst()))
         #expect(remaining > 50_000)
@@ -385,33 +389,33 @@ struct LimitFaultTests {
     }
 
     @Test("A call without WAIT is not delayed by a later call that waits")
-    func callWithoutWait() throws {
+    func laterWaitDelaysNoCall() throws {
         let stage = Stage(
             services: [
                 ServiceDefinition(
                     name: "api", limits: [LimitDefinition(name: "main", limit: 5, window: .seconds(4), algorithm: .sliding)])
             ], redisMilliseconds: 10)
-        #expect(granted(3, on: stage) == 3)
+        #expect(grantCount(3, on: stage) == 3)
         // A small call and then a large waiting call arrive while a batch that will be refused is in flight.
         _ = stage.take("api", cost: 4)
         stage.run(milliseconds: 2)
         let small = stage.take("api", cost: 1)
-        let large = stage.take("api", cost: 4, wait: 10_000)
+        let large = stage.take("api", cost: 4, waitMilliseconds: 10_000)
         stage.run(milliseconds: 500)
-        #expect(small.value != nil)
+        #expect(small.result != nil)
         _ = stage.result(of: large)
     }
 
     @Test("A call behind a cancelled waiter is evaluated immediately")
     func behindACanceledWaiter() throws {
         let stage = Stage(services: [Self.service(.sliding, limit: 5, window: .seconds(30))], redisMilliseconds: 10)
-        #expect(granted(4, on: stage) == 4)
-        let waiter = stage.take("api", cost: 4, wait: 60_000)
+        #expect(grantCount(4, on: stage) == 4)
+        let waiter = stage.take("api", cost: 4, waitMilliseconds: 60_000)
         stage.run(milliseconds: 100)
-        let behind = stage.take("api", cost: 1, wait: 50_000)
+        let behind = stage.take("api", cost: 1, waitMilliseconds: 50_000)
         stage.run(milliseconds: 100)
         stage.cancel(waiter, of: 0)
         stage.run(milliseconds: 300)
-        #expect(behind.value?.isAllowed == true)
+        #expect(behind.result?.isAllowed == true)
     }
 }

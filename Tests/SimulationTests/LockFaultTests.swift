@@ -11,7 +11,8 @@ struct LockFaultTests {
     static func request(
         _ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, mode: LockMode = .exclusive
     ) throws -> LockRequest {
-        LockRequest(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, mode: mode)
+        LockRequest(
+            name: try ResourceName(name), ttlMilliseconds: ttl, waitMilliseconds: wait, owner: owner, mode: mode)
     }
 
     @Test("A waiter with an OWNER that is not granted the lock does not hold it", arguments: [0, 1])
@@ -27,7 +28,7 @@ struct LockFaultTests {
             stage.run(milliseconds: 500)
             let isMine = stage.cli("GET", "interlock:lock:{\(name)}").contains("me")
             #expect(isMine == (answer.lease != nil), "round \(round)")
-            #expect(waiter.count == 1)
+            #expect(waiter.resultCount == 1)
         }
     }
 
@@ -47,13 +48,15 @@ struct LockFaultTests {
         // Redis receives the release but executes it after the sidecar has given up on it.
         stage.redis.stop()
         let release = stage.release(holder)
-        stage.run(upTo: 2000) { release.value != nil }
-        guard case .failed? = release.value else { return #expect(Bool(false), "\(String(describing: release.value))") }
+        stage.run(upToMilliseconds: 2000) { release.result != nil }
+        guard case .failed? = release.result else {
+            return #expect(Bool(false), "\(String(describing: release.result))")
+        }
         stage.redis.resume()
         stage.run(milliseconds: 50)
-        #expect(waiter.value?.lease != nil, "\(String(describing: waiter.value))")
+        #expect(waiter.result?.lease != nil, "\(String(describing: waiter.result))")
         stage.run(milliseconds: 5000)
-        #expect(waiter.count == 1)
+        #expect(waiter.resultCount == 1)
     }
 
     @Test("A waiter that may have been handed the lock is not answered as held when its wait ends", arguments: [nil, "me"])
@@ -63,14 +66,16 @@ struct LockFaultTests {
         stage.run(milliseconds: 100)
         stage.redis.stop()
         _ = stage.release(holder)
-        stage.run(upTo: 2000) { waiter.value != nil }
+        stage.run(upToMilliseconds: 2000) { waiter.result != nil }
         stage.redis.resume()
-        guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
+        guard case .failed(let error)? = waiter.result else {
+            return #expect(Bool(false), "\(String(describing: waiter.result))")
+        }
         #expect(error.code == .unavailable)
         stage.run(milliseconds: 200)
         // A lease with an owner remains, because a retry may claim it. A lease without an owner was released.
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}") == (owner == nil ? ":0" : ":1"))
-        #expect(waiter.count == 1)
+        #expect(waiter.resultCount == 1)
     }
 
     @Test("A waiter that cannot send its request releases a lock that an unanswered release may have handed it")
@@ -82,11 +87,13 @@ struct LockFaultTests {
         _ = stage.release(holder)
         // The maximum of two pending commands is now reached.
         _ = stage.acquire(try Self.request("another"))
-        stage.run(upTo: 2000) { waiter.value != nil }
-        guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
+        stage.run(upToMilliseconds: 2000) { waiter.result != nil }
+        guard case .failed(let error)? = waiter.result else {
+            return #expect(Bool(false), "\(String(describing: waiter.result))")
+        }
         #expect(error.code == .unavailable)
         stage.redis.resume()
-        #expect(stage.run(upTo: 6000) { stage.cli("EXISTS", "interlock:lock:{orders}") == ":0" })
+        #expect(stage.run(upToMilliseconds: 6000) { stage.cli("EXISTS", "interlock:lock:{orders}") == ":0" })
     }
 
     /// Returns a stage whose second sidecar has a reader, with a writer waiting at the first.
@@ -103,7 +110,7 @@ struct LockFaultTests {
         let began = stage.milliseconds
         let reader = stage.acquire(try request("report", wait: 30_000, mode: .shared), through: 2)
         #expect(stage.result(of: reader)?.lease != nil)
-        #expect((reader.at ?? 60_000) - began <= 400)
+        #expect((reader.endedAtMilliseconds ?? 60_000) - began <= 400)
     }
 
     @Test("A paused sidecar with a writer at the head of the queue delays readers by at most the claim window")
@@ -134,15 +141,15 @@ struct LockFaultTests {
         stage.run(milliseconds: 100)
         let readers = try [2, 3].map { stage.acquire(try Self.request("report", wait: 60_000, mode: .shared), through: $0) }
         stage.run(milliseconds: 1000 + milliseconds)
-        #expect(readers.allSatisfy { $0.value == nil })
+        #expect(readers.allSatisfy { $0.result == nil })
         let began = stage.milliseconds
         if isKilled { stage.sidecars[0].kill() } else { stage.sidecars[0].stop() }
         stage.run(milliseconds: 15_000)
         // Redis reports that a killed sidecar's channel has no subscribers.
         let maximum = LockQueue.recheckMilliseconds + (isKilled ? 0 : LockQueue.claimWindowMilliseconds)
         for reader in readers {
-            #expect(reader.value?.lease != nil)
-            #expect((reader.at ?? 60_000) - began <= maximum + 50)
+            #expect(reader.result?.lease != nil)
+            #expect((reader.endedAtMilliseconds ?? 60_000) - began <= maximum + 50)
         }
     }
 
@@ -156,7 +163,9 @@ struct LockFaultTests {
         let late = stage.acquire(try Self.request("report", wait: 60_000, mode: .shared), through: 2)
         #expect(stage.result(of: late)?.lease != nil)
         #expect(stage.result(of: early)?.lease != nil)
-        #expect((late.at ?? 60_000) - began <= LockQueue.recheckMilliseconds + LockQueue.claimWindowMilliseconds)
+        #expect(
+            (late.endedAtMilliseconds ?? 60_000) - began <= LockQueue.recheckMilliseconds
+                + LockQueue.claimWindowMilliseconds)
     }
 
     @Test("A writer of an older version, which does not mark its ticket, keeps its position ahead of readers")
@@ -164,16 +173,16 @@ struct LockFaultTests {
         let stage = Stage(sidecars: 2)
         _ = try #require(
             stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
-        // The channel and the ticket of a sidecar of an older version, which sets no mark in the ticket.
-        let old = stage.redis.server.connect { _ in }
-        old.receive("SUBSCRIBE", "interlock:wake:0123456789ab")
+        // This connection imitates a sidecar of an older version, which sets no mark in its ticket.
+        let oldSidecar = stage.redis.server.connect { _ in }
+        oldSidecar.receive("SUBSCRIBE", "interlock:wake:0123456789ab")
         stage.cli("ZADD", "interlock:queue:{report}", "1", "0123456789ab/0123456789abcdef0123456789abcdef")
         stage.cli("PEXPIRE", "interlock:queue:{report}", "60000")
-        let before = stage.status(of: 1)?.redisCommands ?? 0
+        let before = stage.status(of: 1)?.redisCommandCount ?? 0
         let reader = stage.acquire(try Self.request("report", wait: 20_000, mode: .shared), through: 1)
         #expect(stage.result(of: reader)?.isHeld == true)
         // The reader does not poll while it waits.
-        #expect((stage.status(of: 1)?.redisCommands ?? 0) - before < 40)
+        #expect((stage.status(of: 1)?.redisCommandCount ?? 0) - before < 40)
     }
 
     @Test("Readers do not pass a live writer, even if it waits for long")
@@ -184,14 +193,14 @@ struct LockFaultTests {
         let writer = stage.acquire(try Self.request("report", wait: 60_000))
         stage.run(milliseconds: 100)
         let reader = stage.acquire(try Self.request("report", wait: 60_000, mode: .shared), through: 2)
-        let before = stage.status(of: 2)?.redisCommands ?? 0
+        let before = stage.status(of: 2)?.redisCommandCount ?? 0
         stage.run(milliseconds: 20_000)
-        #expect(reader.value == nil)
+        #expect(reader.result == nil)
         // The reader does not poll while it waits.
-        #expect((stage.status(of: 2)?.redisCommands ?? 0) - before < 60)
+        #expect((stage.status(of: 2)?.redisCommandCount ?? 0) - before < 60)
         _ = stage.release(held, through: 1)
         #expect(stage.result(of: writer)?.lease != nil)
-        #expect(reader.value == nil)
+        #expect(reader.result == nil)
     }
 
     @Test("All readers that wait in one sidecar are granted the lock together")
@@ -202,7 +211,7 @@ struct LockFaultTests {
         stage.run(milliseconds: 100)
         _ = stage.release(writer, through: 1)
         stage.run(milliseconds: 100)
-        #expect(readers.allSatisfy { $0.value?.lease != nil })
+        #expect(readers.allSatisfy { $0.result?.lease != nil })
     }
 
     @Test("A ticket that was not withdrawn blocks no waiter", arguments: [LockMode.permits(1), .shared])
@@ -214,12 +223,12 @@ struct LockFaultTests {
         // A ticket that its live sidecar has forgotten.
         stage.cli("ZADD", "interlock:queue:{places}", "1", "\(id)/ticket/0123456789abcdef0123456789abcdef")
         stage.cli("PEXPIRE", "interlock:queue:{places}", "60000")
-        let before = stage.status()?.redisCommands ?? 0
+        let before = stage.status()?.redisCommandCount ?? 0
         let began = stage.milliseconds
         let waiter = stage.acquire(try Self.request("places", wait: 30_000, mode: mode))
         #expect(stage.result(of: waiter)?.lease != nil)
-        #expect((waiter.at ?? 60_000) - began <= (mode == .shared ? 100 : ttl + 400))
-        #expect((stage.status()?.redisCommands ?? 0) - before < 40)
+        #expect((waiter.endedAtMilliseconds ?? 60_000) - began <= (mode == .shared ? 100 : ttl + 400))
+        #expect((stage.status()?.redisCommandCount ?? 0) - before < 40)
     }
 
     @Test("An expired slot of a semaphore goes to the next waiter immediately")
@@ -232,9 +241,9 @@ struct LockFaultTests {
         let first = stage.acquire(try Self.request("places", ttl: 1500, wait: 30_000, mode: mode))
         let second = stage.acquire(try Self.request("places", ttl: 60_000, wait: 30_000, mode: mode))
         #expect(stage.result(of: first)?.lease != nil)
-        let granted = try #require(first.at)
+        let granted = try #require(first.endedAtMilliseconds)
         #expect(stage.result(of: second)?.lease != nil)
-        #expect((second.at ?? 0) - granted <= 1600)
+        #expect((second.endedAtMilliseconds ?? 0) - granted <= 1600)
         _ = long
     }
 
@@ -250,11 +259,11 @@ struct LockFaultTests {
         stage.run(milliseconds: 50)
         _ = stage.release(holder, through: releaser)
         stage.run(milliseconds: 100)
-        let lease = try #require(first.value?.lease)
-        #expect(second.value?.lease?.fence == lease.fence)
-        #expect(second.value?.lease?.token == lease.token)
-        #expect(second.count == 1)
-        #expect(other.value == nil)
+        let lease = try #require(first.result?.lease)
+        #expect(second.result?.lease?.fence == lease.fence)
+        #expect(second.result?.lease?.token == lease.token)
+        #expect(second.resultCount == 1)
+        #expect(other.result == nil)
         _ = stage.release(lease)
         #expect(stage.result(of: other)?.lease != nil)
     }
@@ -262,7 +271,7 @@ struct LockFaultTests {
     @Test(
         "A repeated call whose wait ends while its other copy is granted the lock is not refused",
         arguments: [LockMode.exclusive, .shared], [0, 3])
-    func repeatedCallWhoseWaitEnds(mode: LockMode, quorum servers: Int) throws {
+    func repeatedCallIsNotRefused(mode: LockMode, quorum servers: Int) throws {
         guard servers == 0 || mode == .exclusive else { return }
         for (wait, releaser) in (500...560).flatMap({ wait in [0, 1, nil].map { (Int64(wait), $0) } }) {
             let stage = Stage(sidecars: 2, quorum: servers, redisMilliseconds: 10)
@@ -276,20 +285,20 @@ struct LockFaultTests {
             let lease = try #require(stage.result(of: first)?.lease)
             _ = try #require(stage.result(of: second))
             // A reply to a request sent after the refusal arrives a round trip later.
-            let isTooEarly = try #require(first.at) < #require(second.at) + 20
-            #expect(second.value?.lease?.token == lease.token || !isTooEarly, "\(wait), \(releaser ?? -1)")
-            #expect(first.count == 1 && second.count == 1)
+            let isTooEarly = try #require(first.endedAtMilliseconds) < #require(second.endedAtMilliseconds) + 20
+            #expect(second.result?.lease?.token == lease.token || !isTooEarly, "\(wait), \(releaser ?? -1)")
+            #expect(first.resultCount == 1 && second.resultCount == 1)
         }
     }
 
     @Test(
         "A lease is renewed at maxmemory, however many hold the lock", arguments: [LockMode.shared, .permits(3), .exclusive])
-    func full(mode: LockMode) throws {
+    func leaseIsRenewedAtMaxmemory(mode: LockMode) throws {
         let stage = Stage()
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("report", ttl: 5000, mode: mode)))?.lease)
         stage.redis.server.condition = .outOfMemory
         stage.run(milliseconds: 1000)
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 10_000)) else {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 10_000)) else {
             return #expect(Bool(false), "not extended")
         }
         let left = stage.cli("PTTL", "interlock:lock:{report}").dropFirst()
@@ -370,7 +379,7 @@ struct LockFaultTests {
         let semaphore = stage.acquire(try Self.request("orders", wait: 5000, mode: .permits(3)), through: 1)
         guard case .failed(let error)? = stage.result(of: semaphore) else { return #expect(Bool(false), "it waited") }
         #expect(error.code == .invalid)
-        #expect((semaphore.at ?? 0) < 2000)
+        #expect((semaphore.endedAtMilliseconds ?? 0) < 2000)
     }
 
     @Test("Calls that wait when Redis becomes unreachable fail within its timeout, not at the end of their wait")
@@ -382,7 +391,7 @@ struct LockFaultTests {
         stage.redis.crash()
         stage.run(milliseconds: 3000)
         for waiter in waiters {
-            guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "it still waits") }
+            guard case .failed(let error)? = waiter.result else { return #expect(Bool(false), "it still waits") }
             #expect(error.code == .unavailable)
         }
     }
@@ -398,7 +407,7 @@ struct LockFaultTests {
         stage.run(milliseconds: 5000)
         stage.path(of: 0).isBlackHole = false
         stage.run(milliseconds: 5000)
-        #expect(trier.count == 1)
+        #expect(trier.resultCount == 1)
     }
 
     @Test("A holder learns that its lock was broken even if it finds the key gone before the notification arrives")
@@ -406,42 +415,42 @@ struct LockFaultTests {
         let stage = Stage(sidecars: 2)
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
         var losses: [LeaseLoss?] = []
-        stage.sidecars[0].call { calls in
-            _ = calls.followLease(lease, isLinked: false) { losses.append($0.loss) }
+        stage.sidecars[0].call { coordinator in
+            _ = coordinator.followLease(lease, isLinked: false) { losses.append($0.loss) }
         }
         // The lock is broken just before the first check, and the notification is slower than the check's reply.
         stage.run(milliseconds: 12)
         let name = try ResourceName("orders")
-        let broken = stage.startCall(1) { calls, completion in
-            calls.breakLock(name, by: "ops", completion: completion)
+        let broken = stage.startCall(1) { coordinator, completion in
+            coordinator.breakLock(name, by: "ops", completion: completion)
             return nil
         }
         let key = "interlock:lock:{orders}"
         let near = stage.path(of: 0).delay
         stage.path(of: 0).delay = .milliseconds(15)...(.milliseconds(15))
-        #expect(stage.run(upTo: 10) { stage.cli("EXISTS", key) == ":0" })
+        #expect(stage.run(upToMilliseconds: 10) { stage.cli("EXISTS", key) == ":0" })
         stage.path(of: 0).delay = near
         _ = stage.result(of: broken)
-        stage.run(upTo: 1000) { !losses.isEmpty }
+        stage.run(upToMilliseconds: 1000) { !losses.isEmpty }
         #expect(losses == [.broken])
     }
 
     @Test(
         "A coordinator dropped without being stopped, with work in progress, affects nothing else",
         arguments: (0..<20).map { Int64($0) * 60 }, [true, false])
-    func abandoned(after milliseconds: Int64, isRedisUnreachable: Bool) throws {
+    func droppedCoordinatorAffectsNothingElse(after milliseconds: Int64, isRedisUnreachable: Bool) throws {
         let limits = [LimitDefinition(name: "1s", limit: 1, window: .seconds(1))]
         let stage = Stage(sidecars: 2, services: [ServiceDefinition(name: "api", limits: limits)])
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
-        stage.sidecars[0].call { calls in
-            _ = calls.followLease(lease, isLinked: true) { _ in }
+        stage.sidecars[0].call { coordinator in
+            _ = coordinator.followLease(lease, isLinked: true) { _ in }
         }
         _ = stage.acquire(try Self.request("orders", wait: 30_000))
         _ = stage.take("api")
-        _ = stage.take("api", wait: 10_000)
+        _ = stage.take("api", waitMilliseconds: 10_000)
         stage.run(milliseconds: 9_900)
         if isRedisUnreachable { stage.redis.stop() }
-        _ = stage.permit("api", wait: 5_000)
+        _ = stage.permit("api", waitMilliseconds: 5_000)
         _ = stage.acquire(try Self.request("others", wait: 5_000))
         stage.run(milliseconds: milliseconds)
         stage.sidecars[0].abandon()

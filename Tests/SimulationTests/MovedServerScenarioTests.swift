@@ -15,15 +15,15 @@ struct MovedServerScenarioTests {
         let stage = Stage(sidecars: 2)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 1500)))?.lease)
         var losses: [LeaseLoss?] = []
-        stage.sidecars[0].call { calls in _ = calls.followLease(lease, isLinked: true) { losses.append($0.loss) } }
+        stage.sidecars[0].call { coordinator in _ = coordinator.followLease(lease, isLinked: true) { losses.append($0.loss) } }
         stage.run(milliseconds: 100)
         for _ in 0..<20 {
             stage.redis.handOver()
             // A connection in use notices the switch at its next renewal, an idle sidecar at its next heartbeat.
             let all = 2 * Self.connections
-            #expect(stage.run(upTo: 6000) { !stage.redis.server.hasNoConnections })
-            #expect(stage.run(upTo: 6000) { stage.redis.formerServers.allSatisfy(\.hasNoConnections) })
-            #expect(stage.run(upTo: 1000) { stage.redis.server.connectionCount == all })
+            #expect(stage.run(upToMilliseconds: 6000) { !stage.redis.server.hasNoConnections })
+            #expect(stage.run(upToMilliseconds: 6000) { stage.redis.formerServers.allSatisfy(\.hasNoConnections) })
+            #expect(stage.run(upToMilliseconds: 1000) { stage.redis.server.connectionCount == all })
             stage.run(milliseconds: 3000)
             #expect(losses.isEmpty, "\(losses)")
             guard losses.isEmpty else { return }
@@ -31,20 +31,20 @@ struct MovedServerScenarioTests {
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}") == ":1")
         // Tracking works at the last server too.
         stage.cli("DEL", "interlock:lock:{orders}")
-        #expect(stage.run(upTo: 1000) { losses == [.deleted] })
+        #expect(stage.run(upToMilliseconds: 1000) { losses == [.deleted] })
     }
 
     @Test("A READONLY error on one connection moves the others too, even if no server reports its run ID")
-    func siblings() throws {
+    func readonlyErrorMovesEveryConnection() throws {
         let stage = Stage()
         stage.redis.server.reportsRunID = false
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 1500)))?.lease)
-        stage.sidecars[0].call { calls in _ = calls.followLease(lease, isLinked: true) { _ in } }
+        stage.sidecars[0].call { coordinator in _ = coordinator.followLease(lease, isLinked: true) { _ in } }
         stage.run(milliseconds: 100)
         for _ in 0..<20 {
             stage.redis.handOver()
-            #expect(stage.run(upTo: 6000) { !stage.redis.server.hasNoConnections })
-            #expect(stage.run(upTo: 1000) { stage.redis.server.connectionCount == Self.connections })
+            #expect(stage.run(upToMilliseconds: 6000) { !stage.redis.server.hasNoConnections })
+            #expect(stage.run(upToMilliseconds: 1000) { stage.redis.server.connectionCount == Self.connections })
         }
     }
 
@@ -56,7 +56,7 @@ struct MovedServerScenarioTests {
         stage.redis.handOver()
         // A single connection breaks, and no command on it is refused.
         stage.redis.formerServers[0].closeSubscriber()
-        #expect(stage.run(upTo: 1000) { stage.redis.server.connectionCount == Self.connections })
+        #expect(stage.run(upToMilliseconds: 1000) { stage.redis.server.connectionCount == Self.connections })
         #expect(stage.redis.formerServers[0].hasNoConnections)
     }
 }

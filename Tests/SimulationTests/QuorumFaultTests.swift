@@ -31,7 +31,7 @@ struct QuorumFaultTests {
         #expect(other?.isHeld == true)
         stage.run(milliseconds: 100)
         var renewal: RenewResult?
-        renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
+        renewal = stage.result(of: stage.renew(lease, ttlMilliseconds: 30_000))
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
@@ -63,7 +63,7 @@ struct QuorumFaultTests {
         stage.run(milliseconds: 1500)
         #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.isHeld == true)
         var renewal: RenewResult?
-        renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
+        renewal = stage.result(of: stage.renew(lease, ttlMilliseconds: 30_000))
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
@@ -89,11 +89,11 @@ struct QuorumFaultTests {
             }
             let answers = try stage.sidecars.indices.map { stage.acquire(try LockFaultTests.request("orders"), through: $0) }
             stage.run(milliseconds: 3000)
-            let granted = answers.count(where: { $0.value?.lease != nil })
+            let granted = answers.count(where: { $0.result?.lease != nil })
             #expect(granted <= 1)
             if granted == 1 { rounds += 1 }
-            unavailable += answers.count { if case .failed? = $0.value { true } else { false } }
-            #expect(answers.allSatisfy { $0.value != nil })
+            unavailable += answers.count { if case .failed? = $0.result { true } else { false } }
+            #expect(answers.allSatisfy { $0.result != nil })
         }
         #expect(rounds >= 38, "\(rounds) of 40")
         #expect(unavailable == 0)
@@ -138,10 +138,10 @@ struct QuorumFaultTests {
         stage.run(milliseconds: 5)
         stage.sidecars[0].drain()
         stage.run(milliseconds: 500)
-        #expect(waiter.value != nil)
-        guard case .failed(let error)? = trier.value else { return #expect(trier.value != nil) }
+        #expect(waiter.result != nil)
+        guard case .failed(let error)? = trier.result else { return #expect(trier.result != nil) }
         #expect(error.code == .unavailable)
-        #expect(trier.count == 1)
+        #expect(trier.resultCount == 1)
     }
 
     @Test("A repeated call gets the first copy's lease, with or without a wait", arguments: [0, 5000] as [Int64])
@@ -156,9 +156,9 @@ struct QuorumFaultTests {
         stage.run(milliseconds: 100)
         if let held { _ = stage.release(held) }
         stage.run(milliseconds: 1000)
-        let fences = calls.map { $0.value?.lease?.fence }
+        let fences = calls.map { $0.result?.lease?.fence }
         #expect(fences[0] != nil)
         #expect(fences[0] == fences[1])
-        #expect(calls.allSatisfy { $0.count == 1 })
+        #expect(calls.allSatisfy { $0.resultCount == 1 })
     }
 }

@@ -18,8 +18,12 @@ struct QuorumRestartScenarioTests {
         stage.run(milliseconds: 800)
     }
 
-    private static func isRenewed(_ lease: Lease, ttl: Int64 = 30_000, through sidecar: Int = 0, on stage: Stage) -> Bool {
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: ttl, through: sidecar)) else { return false }
+    private static func isRenewed(_ lease: Lease, ttl: Int64 = 30_000, through sidecar: Int = 0, on stage: Stage)
+        -> Bool
+    {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: ttl, through: sidecar)) else {
+            return false
+        }
         return true
     }
 
@@ -44,7 +48,7 @@ struct QuorumRestartScenarioTests {
                 stage.run(milliseconds: 300)
             }
             #expect(Self.isOn(round % 3, lease, on: stage), "restart \(round)")
-            #expect(waiting.allSatisfy { $0.value == nil }, "restart \(round)")
+            #expect(waiting.allSatisfy { $0.result == nil }, "restart \(round)")
             #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 2))?.isHeld == true)
         }
         guard case .released? = stage.result(of: stage.release(lease)) else { return #expect(Bool(false), "it was lost") }
@@ -95,7 +99,7 @@ struct QuorumRestartScenarioTests {
         stage.run(milliseconds: 1000)
         #expect(Self.isOn(2, lease, on: stage))
         Self.restartEmpty(0, on: stage)
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 30_000, fence: lease.fence)) else {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 30_000, fence: lease.fence)) else {
             return #expect(Bool(false), "two of three servers have it")
         }
         stage.run(milliseconds: 1000)
@@ -111,7 +115,7 @@ struct QuorumRestartScenarioTests {
         Self.restartEmpty(1, on: stage)
         // The server that has the lease answers first.
         for server in 0..<2 { stage.path(of: 0, toQuorum: server).delay = .milliseconds(20)...(.milliseconds(20)) }
-        guard case .lost? = stage.result(of: stage.renew(lease, ttl: 30_000)) else {
+        guard case .lost? = stage.result(of: stage.renew(lease, ttlMilliseconds: 30_000)) else {
             return #expect(Bool(false), "one of three servers renewed it")
         }
         stage.run(milliseconds: 3000)
@@ -127,7 +131,7 @@ struct QuorumRestartScenarioTests {
         let second = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
         #expect(second.fence > first.fence)
         // The first holder does not know about its loss yet, so only the fence stops it.
-        guard case .lost? = stage.result(of: stage.renew(first, ttl: 30_000)) else {
+        guard case .lost? = stage.result(of: stage.renew(first, ttlMilliseconds: 30_000)) else {
             return #expect(Bool(false), "both holders renewed")
         }
         #expect(Self.isRenewed(second, through: 1, on: stage))
@@ -140,7 +144,7 @@ struct QuorumRestartScenarioTests {
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: ttl)))?.lease)
         restartEmpty(0, on: stage)
         stage.path(of: 0, toQuorum: 0).delay = .milliseconds(300)...(.milliseconds(300))
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: ttl)) else { throw Missing() }
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: ttl)) else { throw Missing() }
         // The first server has answered; the restore is on its way.
         stage.run(milliseconds: 650)
         return (stage, lease)
@@ -164,7 +168,7 @@ struct QuorumRestartScenarioTests {
         #expect(Self.isRenewed(next, through: 1, on: stage))
         stage.run(milliseconds: 300)
         #expect((0..<3).allSatisfy { Self.isOn($0, next, on: stage) })
-        guard case .lost? = stage.result(of: stage.renew(lease, ttl: 30_000)) else {
+        guard case .lost? = stage.result(of: stage.renew(lease, ttlMilliseconds: 30_000)) else {
             return #expect(Bool(false), "the released lease was renewed")
         }
     }
@@ -190,17 +194,17 @@ struct QuorumRestartScenarioTests {
     }
 
     @Test("A broken lease is not restored")
-    func broken() throws {
+    func brokenLeaseIsNotRestored() throws {
         let (stage, lease) = try Self.lateRestore()
-        let answer: Stage.Answer<ReleaseResult> = stage.startCall(1) { calls, completion in
+        let answer: Stage.Call<ReleaseResult> = stage.startCall(1) { coordinator, completion in
             guard let name = try? ResourceName("orders") else { return nil }
-            calls.breakLock(name, by: "ops", completion: completion)
+            coordinator.breakLock(name, by: "ops", completion: completion)
             return nil
         }
         guard case .released? = stage.result(of: answer) else { return #expect(Bool(false), "it was not broken") }
         stage.run(milliseconds: 4000)
         #expect((0..<3).allSatisfy { !Self.isOn($0, lease, on: stage) })
-        guard case .lost? = stage.result(of: stage.renew(lease, ttl: 30_000)) else {
+        guard case .lost? = stage.result(of: stage.renew(lease, ttlMilliseconds: 30_000)) else {
             return #expect(Bool(false), "a broken lease was renewed")
         }
     }
@@ -215,7 +219,7 @@ struct QuorumRestartScenarioTests {
         #expect(Self.isRenewed(other, on: stage))
         // The answer and the restore together take longer than a restore may take.
         stage.path(of: 0, toQuorum: 0).delay = .milliseconds(10)...(.milliseconds(10))
-        let renewal = stage.renew(lease, ttl: 20_000)
+        let renewal = stage.renew(lease, ttlMilliseconds: 20_000)
         stage.run(milliseconds: 5)
         stage.path(of: 0, toQuorum: 0).delay = .milliseconds(400)...(.milliseconds(400))
         guard case .renewed? = stage.result(of: renewal) else { return #expect(Bool(false), "two of three did not renew it") }

@@ -34,16 +34,16 @@ private final class DataPlane {
     }
 
     func report(_ requests: Int64) {
-        stage.sidecars[sidecar].call { [self] calls in
+        stage.sidecars[sidecar].call { [self] coordinator in
             session =
                 session
-                ?? calls.beginQuotaSession(domain: "edge", address: address, isReturning: hasReported) {
+                ?? coordinator.beginQuotaSession(domain: "edge", address: address, isReturning: hasReported) {
                     [weak self] assignments in
                     guard let self, !losesAssignments else { return }
                     stage.after(milliseconds: delay) { [weak self] in self?.receive(assignments[0].action) }
                 }
             hasReported = true
-            session?.report([QuotaUsage(bucket: Self.bucket, requests: requests)])
+            session?.report([QuotaUsage(bucket: Self.bucket, requestCount: requests)])
         }
     }
 
@@ -140,7 +140,7 @@ struct QuotaTests {
     }
 
     @Test("A data plane that reconnects keeps its quota")
-    func reconnection() {
+    func dataPlaneThatReconnectsKeepsQuota() {
         let stage = Self.stage()
         let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")
         Self.round(stage, [(plane, 50)])
@@ -191,7 +191,7 @@ struct QuotaTests {
     }
 
     @Test("A bucket that is not used is removed")
-    func abandoned() {
+    func bucketThatIsNotUsedIsRemoved() {
         let stage = Self.stage(sidecars: 1)
         let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")
         Self.round(stage, [(plane, 1)])

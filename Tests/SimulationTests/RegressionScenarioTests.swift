@@ -53,6 +53,6 @@ struct RegressionScenarioTests {
         let result = await simulated(
             story.seed, operations: 10_000,
             subset: WorldSubset(faults: story.faults, clients: story.clients, milliseconds: story.milliseconds, isPlain: true))
-        #expect(result.unknown.isEmpty, "\(result.unknown.prefix(3))")
+        #expect(result.unknownFindings.isEmpty, "\(result.unknownFindings.prefix(3))")
     }
 }

@@ -23,7 +23,7 @@ struct SentinelScenarioTests {
     private static func failOver(_ stage: Stage, _ group: SentinelGroup) {
         let former = group.primaryNumber
         group.hosts[former].crash()
-        #expect(stage.run(upTo: 5000) { group.primaryNumber != former && group.isStable })
+        #expect(stage.run(upToMilliseconds: 5000) { group.primaryNumber != former && group.isStable })
         stage.run(milliseconds: 1000)
     }
 
@@ -38,7 +38,7 @@ struct SentinelScenarioTests {
     }
 
     @Test("A lock that a replica has acknowledged is not lost, and is not granted without a replica")
-    func acknowledged() throws {
+    func acknowledgedLockIsNotLost() throws {
         let (stage, group) = try Self.stage(waitReplicas: 1)
         let lease = stage.result(of: stage.acquire(try Self.request()))?.lease
         #expect(lease != nil)
@@ -73,7 +73,7 @@ struct SentinelScenarioTests {
         #expect(group.primaryNumber == 2)
         // The first replica follows the new primary and now has its locks.
         group.backbone.restoreAll()
-        #expect(stage.run(upTo: 6000) { group.replication.upToDate(with: 2) == [1] })
+        #expect(stage.run(upToMilliseconds: 6000) { group.replication.replicasUpToDate(with: 2) == [1] })
         let lease = try #require(stage.result(of: stage.acquire(try Self.request(), through: 1))?.lease)
         #expect(lease.fence > stale.fence)
     }
@@ -84,7 +84,10 @@ struct SentinelScenarioTests {
         // The former primary and one Sentinel are on the far side of a partition. Sidecars reach both sides.
         group.backbone.isolate(0)
         group.backbone.isolate(group.machine(2))
-        #expect(stage.run(upTo: 5000) { (0..<2).allSatisfy { group.announcedPrimary(by: $0) === group.hosts[1] } })
+        #expect(
+            stage.run(upToMilliseconds: 5000) {
+                (0..<2).allSatisfy { group.announcedPrimary(by: $0) === group.hosts[1] }
+            })
         stage.run(milliseconds: 1000)
         _ = try #require(stage.result(of: stage.acquire(try Self.request()))?.lease)
         #expect(group.announcedPrimary(by: 2) === group.hosts[0])
@@ -103,9 +106,12 @@ struct SentinelScenarioTests {
         for sentinel in sentinels.prefix(2) { stage.path(of: 0, to: group.hosts[sentinel]).isBlackHole = true }
         group.backbone.isolate(sentinels[2])
         group.backbone.isolate(0)
-        #expect(stage.run(upTo: 5000) { (0..<2).allSatisfy { group.announcedPrimary(by: $0) === group.hosts[1] } })
+        #expect(
+            stage.run(upToMilliseconds: 5000) {
+                (0..<2).allSatisfy { group.announcedPrimary(by: $0) === group.hosts[1] }
+            })
         for machine in [1] + sentinels.prefix(2) { group.backbone.set(0, machine, isCut: false) }
-        #expect(stage.run(upTo: 6000) { group.replication.upToDate(with: 1) == [0] })
+        #expect(stage.run(upToMilliseconds: 6000) { group.replication.replicasUpToDate(with: 1) == [0] })
         group.backbone.set(0, 1, isCut: true)
         stage.run(milliseconds: 1000)
         #expect(stage.cli("ROLE", on: group.hosts[0]).contains("slave"))
@@ -128,18 +134,18 @@ struct SentinelScenarioTests {
         let lease = try #require(stage.result(of: stage.acquire(try Self.request(20_000)))?.lease)
         Self.keepNamingTheFormerPrimary(stage, group)
         // The holder extends its lease through the second sidecar.
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000, through: 1)) else {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 60_000, through: 1)) else {
             return #expect(Bool(false), "not renewed")
         }
         stage.run(milliseconds: 20_000)
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: group.hosts[0]) == ":0")
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: group.hosts[1]) == ":1")
-        let answer = stage.result(of: stage.renew(lease, ttl: 60_000))
+        let answer = stage.result(of: stage.renew(lease, ttlMilliseconds: 60_000))
         guard case .failed? = answer else { return #expect(Bool(false), "\(String(describing: answer))") }
         // The sidecar serves again once it learns of the new primary.
         for sentinel in 0..<2 { stage.path(of: 0, to: group.hosts[group.machine(sentinel)]).isBlackHole = false }
         stage.run(milliseconds: 6000)
-        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000)) else {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 60_000)) else {
             return #expect(Bool(false), "not renewed")
         }
     }

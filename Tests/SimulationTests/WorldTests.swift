@@ -18,8 +18,8 @@ struct WorldTests {
         #expect(try await digest(ofSeed: 3) != first)
     }
 
-    /// Runs a world in its own process, in which library dictionaries have a fixed order. It must find nothing. Returns
-    /// the digest.
+    /// Runs a world in its own process, in which dictionaries have a fixed order. Expects no findings. Returns the
+    /// digest.
     private func digest(ofSeed seed: UInt64) async throws -> Substring {
         let result = try await Subprocess.run(
             .path(FilePath(try BuiltProgram.path("simulate"))),
@@ -32,7 +32,7 @@ struct WorldTests {
     }
 
     @Test("An omitted fault does not happen, and the world is otherwise the same")
-    func omitted() async throws {
+    func omittedFaultDoesNotHappen() async throws {
         let complete = await simulated(1, operations: 1500)
         let omittedFault = try #require(complete.faults.first?.number)
         let result = await simulated(
@@ -42,9 +42,9 @@ struct WorldTests {
     }
 
     @Test("Ordinary worlds have no unknown findings", arguments: 1...8)
-    func ordinary(seed: Int) async {
+    func ordinaryWorldsHaveNoUnknownFindings(seed: Int) async {
         let result = await simulated(UInt64(seed), operations: 600)
-        #expect(result.unknown.isEmpty, "seed \(seed): \(result.unknown.prefix(3)); \(result.faults)")
+        #expect(result.unknownFindings.isEmpty, "seed \(seed): \(result.unknownFindings.prefix(3)); \(result.faults)")
         #expect(result.operations >= 600)
     }
 }
@@ -79,10 +79,10 @@ func simulated(_ seed: UInt64, operations: Int, subset: WorldSubset = WorldSubse
 @Suite("Shrunk stories", .timeLimit(.minutes(10)))
 struct ShrinkerTests {
     @Test("A shrunk story still shows the finding, with fewer operations, faults and clients")
-    func shrunk() async throws {
+    func shrunkStoryStillShowsFinding() async throws {
         // Redis restarts before a sidecar knows the others.
         let complete = await simulated(10_817, operations: 1000, subset: WorldSubset(isPlain: true))
-        #expect(complete.known["fleet_size"] != nil)
+        #expect(complete.knownFindings["fleet_size"] != nil)
         let beginning = try #require(Shrinker(complete, operations: 1000, target: "fleet_size", isPlain: true))
         let shrinker = await withCheckedContinuation { continuation in
             DispatchQueue.global().async {
@@ -91,7 +91,7 @@ struct ShrinkerTests {
                 continuation.resume(returning: shrinker)
             }
         }
-        #expect(shrinker.result.known["fleet_size"] != nil)
+        #expect(shrinker.result.knownFindings["fleet_size"] != nil)
         #expect(shrinker.result.operations < complete.operations)
         #expect(shrinker.result.faults.count <= complete.faults.count)
         #expect(shrinker.story.contains { $0.contains("redis-restart") })
@@ -111,17 +111,17 @@ struct SimulatedEventLoopTests {
     }
 
     @Test("A job added from outside the loop runs")
-    func planned() {
+    func jobAddedFromOutsideLoopRuns() {
         #expect(happens { loop, body in loop.execute(body) })
     }
 
     @Test("A job added from within the loop runs, even if nothing else wakes the loop")
-    func entered() {
+    func jobAddedWithinLoopRuns() {
         #expect(happens { loop, body in loop.enter { loop.execute(body) } })
     }
 
     @Test("A timer set from within the loop fires in time")
-    func timer() {
+    func timerSetWithinLoopFiresOnTime() {
         #expect(happens { loop, body in loop.enter { _ = loop.scheduleTask(in: .microseconds(500), body) } })
     }
 }

@@ -14,7 +14,7 @@ struct BenchmarkedSidecar: ExpressibleByArgument, Sendable {
         configuration = SidecarClientConfiguration(address: .tcp(host: String(argument[..<colon]), port: port))
     }
 
-    /// Returns a connection that is not started yet.
+    /// Returns a new connection, which the caller must start.
     func connection(on eventLoop: any EventLoop) -> SidecarConnection {
         SidecarConnection(
             configuration, eventLoop: eventLoop, logger: Logger(label: "benchmark") { _ in SwiftLogNoOpLogHandler() })

@@ -25,7 +25,7 @@ extension TimeAmount {
     var inMilliseconds: Double { Double(nanoseconds) / 1_000_000 }
 }
 
-/// An error that prevents figures.
+/// A failure because of which a run has no figures.
 struct BenchmarkFailure: Error, CustomStringConvertible {
     var description: String
 

@@ -2,18 +2,18 @@ import InterlockClient
 import InterlockCore
 import NIOCore
 
-/// A connection that holds its portion of the leases, which last as long as it is open.
+/// A client that holds its portion of the leases. The leases last as long as the client's connection is open.
 final class LinkedClient {
-    /// The maximum number of calls in flight, below the number at which a sidecar pauses reading.
-    private static let window = 500
+    /// The maximum number of calls in flight, which is below the number at which a sidecar stops reading.
+    private static let maximumInFlight = 500
 
     private let locks: [String]
     private let run: LinkedRun
     private let connection: SidecarConnection
-    private var sent = 0
-    private var answered = 0
+    private var sentCount = 0
+    private var answeredCount = 0
     /// The number of lost leases found so far.
-    private var lost = 0
+    private var lostCount = 0
     /// The tokens of the leases, in the order of `locks`.
     private var tokens: [String] = []
 
@@ -22,7 +22,7 @@ final class LinkedClient {
         self.run = run
         connection = sidecar.connection(on: eventLoop)
         connection.onUp = { [unowned self] in acquireMore() }
-        connection.onDown = { [unowned self] in self.run.failed($0) }
+        connection.onDown = { [unowned self] in self.run.fail($0) }
     }
 
     func connect() {
@@ -33,38 +33,40 @@ final class LinkedClient {
         connection.close()
     }
 
+    /// Renews every lease to find out whether it is still held.
     func checkLeases() {
-        (sent, answered) = (0, 0)
+        (sentCount, answeredCount) = (0, 0)
         checkMore()
     }
 
     private func acquireMore() {
-        while sent < locks.count, sent - answered < Self.window {
-            let call = LockCalls.Acquire(name: locks[sent], options: LockOptions(ttl: run.plan.ttl), isLinked: true)
-            sent += 1
+        while sentCount < locks.count, sentCount - answeredCount < Self.maximumInFlight {
+            let options = LockOptions(ttl: run.plan.ttl)
+            let call = LockCalls.Acquire(name: locks[sentCount], options: options, isLinked: true)
+            sentCount += 1
             connection.send(call) { [self] result in
-                answered += 1
+                answeredCount += 1
                 switch result {
                 case .success(let lease?): tokens.append(lease.token)
-                case .success(nil): return run.failed(BenchmarkFailure("\(call.name) is held by another client"))
-                case .failure(let error): return run.failed(error)
+                case .success(nil): return run.fail(BenchmarkFailure("\(call.name) is held by another client"))
+                case .failure(let error): return run.fail(error)
                 }
-                if answered == locks.count { run.clientAcquired() } else { acquireMore() }
+                if answeredCount == locks.count { run.clientAcquired() } else { acquireMore() }
             }
         }
     }
 
     private func checkMore() {
-        while sent < locks.count, sent - answered < Self.window {
-            let call = LockCalls.Renew(name: locks[sent], token: tokens[sent], ttl: run.plan.ttl)
-            sent += 1
+        while sentCount < locks.count, sentCount - answeredCount < Self.maximumInFlight {
+            let call = LockCalls.Renew(name: locks[sentCount], token: tokens[sentCount], ttl: run.plan.ttl)
+            sentCount += 1
             connection.send(call) { [self] result in
-                answered += 1
+                answeredCount += 1
                 switch result {
-                case .success(let validity): if validity == nil { lost += 1 }
-                case .failure(let error): return run.failed(error)
+                case .success(let validity): if validity == nil { lostCount += 1 }
+                case .failure(let error): return run.fail(error)
                 }
-                if answered == locks.count { run.clientChecked(lost: lost) } else { checkMore() }
+                if answeredCount == locks.count { run.clientChecked(lost: lostCount) } else { checkMore() }
             }
         }
     }

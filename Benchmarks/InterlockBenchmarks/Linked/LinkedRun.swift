@@ -2,7 +2,7 @@ import ArgumentParser
 import NIOCore
 import NIOPosix
 
-/// All connections of one run, on one event loop. They acquire their leases, hold them, and then check them.
+/// A run of clients that acquire many leases, hold them, and then check them, on one event loop.
 final class LinkedRun {
     struct Plan {
         var leases: Int
@@ -16,21 +16,21 @@ final class LinkedRun {
     private let eventLoop: any EventLoop
     private let promise: EventLoopPromise<LinkedFigures>
     private var clients: [LinkedClient] = []
-    private var finishedClients = 0
-    private var lost = 0
+    private var finishedClientCount = 0
+    private var lostCount = 0
 
     /// Starts a run. Must be called on the event loop, to which the run is confined.
     static func start(
         _ plan: Plan, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop
     ) -> EventLoopFuture<LinkedFigures> {
         let run = LinkedRun(plan: plan, eventLoop: eventLoop)
-        let connections = min(maximumConnections, plan.leases)
-        run.clients = (0..<connections).map { index in
-            let locks = stride(from: index, to: plan.leases, by: connections).map { "linked-\($0)" }
+        let clientCount = min(maximumConnections, plan.leases)
+        run.clients = (0..<clientCount).map { index in
+            let locks = stride(from: index, to: plan.leases, by: clientCount).map { "linked-\($0)" }
             return LinkedClient(locks: locks, run: run, sidecar: sidecar, eventLoop: eventLoop)
         }
         for client in run.clients { client.connect() }
-        // The clients and the run retain each other until the run is over.
+        // The clients and the run retain each other until the run has ended.
         run.promise.futureResult.assumeIsolated().whenComplete { _ in
             for client in run.clients { client.close() }
             run.clients = []
@@ -44,34 +44,36 @@ final class LinkedRun {
         promise = eventLoop.makePromise()
     }
 
+    /// Reports that all leases are held, once every client has acquired its own.
     func clientAcquired() {
-        finishedClients += 1
-        guard finishedClients == clients.count else { return }
+        finishedClientCount += 1
+        guard finishedClientCount == clients.count else { return }
         do {
             try LinkedProgress(held: plan.leases).printLine()
         } catch {
-            return failed(error)
+            return fail(error)
         }
-        finishedClients = 0
+        finishedClientCount = 0
         eventLoop.assumeIsolated().scheduleTask(in: plan.hold) { [self] in
             for client in clients { client.checkLeases() }
         }
     }
 
+    /// Ends the run once every client has checked its leases.
     func clientChecked(lost: Int) {
-        self.lost += lost
-        finishedClients += 1
-        guard finishedClients == clients.count else { return }
-        promise.succeed(LinkedFigures(leases: plan.leases, lost: self.lost))
+        lostCount += lost
+        finishedClientCount += 1
+        guard finishedClientCount == clients.count else { return }
+        promise.succeed(LinkedFigures(leases: plan.leases, lost: lostCount))
     }
 
-    /// Ends the run; only the first failure counts.
-    func failed(_ error: any Error) {
+    /// Ends the run with an error. Only the first error counts.
+    func fail(_ error: any Error) {
         promise.fail(error)
     }
 }
 
-/// Measures many leases that the sidecar keeps alive.
+/// Checks that a sidecar keeps many linked leases alive.
 struct LinkedCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "linked",

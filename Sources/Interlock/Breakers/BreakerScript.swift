@@ -22,9 +22,11 @@ struct BreakerScript: ScriptCommand {
     var service: String
     var settings: BreakerSettings
     var operation: BreakerOperation
-    /// The ends of the states as this sidecar knows them.
+    /// The ends of the open and the forced state that this sidecar knows.
     var ends = BreakerEnds()
+    /// The sidecar, or the sidecar and the operator, that makes the change; shown to people.
     var by: String
+    /// The ID of the sidecar that sends the operation.
     var origin: String
     var database: Int
     /// A random number from 0 to 1.
@@ -58,10 +60,11 @@ struct BreakerScript: ScriptCommand {
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> BreakerReply {
-        guard let parts = reply.array, parts.count == 3, let result = parts[0].integer, let time = parts[1].integer,
-            let fields = parts[2].fields
+        guard let parts = reply.array, parts.count == 3, let effect = parts[0].integer,
+            let milliseconds = parts[1].integer, let fields = parts[2].fields
         else { throw reply.unexpected(for: script.name) }
-        return BreakerReply(tookEffect: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields))
+        return BreakerReply(
+            tookEffect: effect == 1, redisTimeMilliseconds: milliseconds, snapshot: BreakerSnapshot(hash: fields))
     }
 
     private var call: String {
@@ -80,47 +83,48 @@ struct BreakerScript: ScriptCommand {
             call.add("configuration", text: configurationDigest)
             if registersConfiguration { call.add("declares", true) }
             if let knownSnapshot { call.add("known", object: knownSnapshot.hash) }
-        case .report(let sums, let expectedGeneration, let retryAfter):
+        case .report(let sums, let expectedGeneration, let retryAfterMilliseconds):
             call.add(expectedGeneration: expectedGeneration)
             call.add(sums)
             call.add(rulesOf: settings)
             call.add(openFor: settings.openFor)
-            call.add("retry_after", retryAfter)
-        case .vote(let cause, let expectedGeneration, let pause):
+            call.add("retry_after", retryAfterMilliseconds)
+        case .vote(let cause, let expectedGeneration, let pauseMilliseconds):
             call.add(expectedGeneration: expectedGeneration)
             call.add("cause", text: cause.rawValue)
             call.add("reporters", settings.reporters)
-            let effectivePause = pause ?? settings.openFor.lowerBound.wholeMilliseconds
-            call.add("lapse", settings.voteMilliseconds(pause: effectivePause))
+            let effectivePauseMilliseconds = pauseMilliseconds ?? settings.openFor.lowerBound.wholeMilliseconds
+            call.add("lapse", settings.voteMilliseconds(pauseMilliseconds: effectivePauseMilliseconds))
             call.add(openFor: settings.openFor)
-            call.add(pause: pause, atMost: settings.maximumPause)
-        case .trip(let cause, let expectedGeneration, let openFor, let pause):
+            call.add(pauseMilliseconds: pauseMilliseconds, atMostMilliseconds: settings.maximumPauseMilliseconds)
+        case .trip(let cause, let expectedGeneration, let openFor, let pauseMilliseconds):
             call.add(expectedGeneration: expectedGeneration)
             call.add("cause", text: cause.rawValue)
             call.add(openFor: openFor)
-            call.add(pause: pause, atMost: settings.maximumPause)
+            call.add(pauseMilliseconds: pauseMilliseconds, atMostMilliseconds: settings.maximumPauseMilliseconds)
         case .halfOpen(let expectedGeneration):
             call.add(expectedGeneration: expectedGeneration)
-        case .trial(let id, let lifetime, let knownGeneration):
+        case .trial(let id, let lifetimeMilliseconds, let knownGeneration):
             call.add("at_least", text: "\(knownGeneration)")
             call.add("id", text: id)
             call.add("permits", settings.halfOpenPermits)
-            call.add("lifetime", lifetime)
-        case .trialOutcome(let id, let outcome, let expectedGeneration, let retryAfter, let pause):
+            call.add("lifetime", lifetimeMilliseconds)
+        case .trialOutcome(
+            let id, let outcome, let expectedGeneration, let retryAfterMilliseconds, let pauseMilliseconds):
             call.add(expectedGeneration: expectedGeneration)
             call.add("id", text: id)
             call.add("outcome", text: outcome.rawValue)
             call.add("permits", settings.halfOpenPermits)
             call.add(openFor: settings.openFor)
-            call.add("retry_after", retryAfter)
-            call.add(pause: pause, atMost: settings.maximumPause)
+            call.add("retry_after", retryAfterMilliseconds)
+            call.add(pauseMilliseconds: pauseMilliseconds, atMostMilliseconds: settings.maximumPauseMilliseconds)
         case .close(let cause, let expectedGeneration):
             call.add(expectedGeneration: expectedGeneration)
             call.add("cause", text: cause.rawValue)
-        case .down(let reason, let lifetime, let quorum, let isConfirmation, let knownGeneration):
+        case .down(let reason, let lifetimeMilliseconds, let quorum, let isConfirmation, let knownGeneration):
             call.add("at_least", text: "\(knownGeneration)")
             call.add("reason", text: reason)
-            call.add("lapse", lifetime)
+            call.add("lapse", lifetimeMilliseconds)
             call.add("quorum", quorum)
             if isConfirmation { call.add("seconds", true) }
         case .up(let expectedGeneration, let isFollowedByTrial, let quorum):
@@ -138,32 +142,32 @@ struct BreakerScript: ScriptCommand {
     }
 }
 
-/// The reply of a breaker's script.
+/// The reply of a breaker script.
 package struct BreakerReply: Hashable, Sendable {
     /// Whether the operation took effect.
     package var tookEffect: Bool
-    /// The time at Redis, as Unix time in milliseconds.
-    package var redisTime: Int64
+    /// The clock reading of Redis, as Unix time in milliseconds.
+    package var redisTimeMilliseconds: Int64
     package var snapshot: BreakerSnapshot
 
-    package init(tookEffect: Bool, redisTime: Int64, snapshot: BreakerSnapshot) {
+    package init(tookEffect: Bool, redisTimeMilliseconds: Int64, snapshot: BreakerSnapshot) {
         self.tookEffect = tookEffect
-        self.redisTime = redisTime
+        self.redisTimeMilliseconds = redisTimeMilliseconds
         self.snapshot = snapshot
     }
 }
 
 extension BreakerSnapshot {
-    /// Reads the fields of the hash. A missing field is empty or 0.
+    /// Reads the fields of a breaker's hash in Redis. A missing field is empty or 0.
     package init(hash: [String: String]) {
-        // The hash names times without a unit.
+        // The names of times have no unit in the hash.
         self.init(
             state: hash["state"].flatMap(State.init) ?? .closed, text: { hash[$0] },
             number: { hash[$0.hasSuffix("_ms") ? String($0.dropLast(3)) : $0].flatMap(Int64.init) },
             rate: { hash[$0].flatMap(Double.init) })
     }
 
-    /// The fields with which the hash is restored.
+    /// The fields that restore the breaker's hash in Redis.
     package var hash: [(String, String)] {
         [
             ("state", state.rawValue), ("cause", cause), ("since", "\(sinceMilliseconds)"), ("until", "\(untilMilliseconds)"),
@@ -175,7 +179,7 @@ extension BreakerSnapshot {
     }
 }
 
-/// The JSON object that is passed to a breaker's script.
+/// The JSON object that a breaker script gets as its argument.
 struct BreakerCall {
     private var members = ""
 
@@ -185,7 +189,7 @@ struct BreakerCall {
         add(name, raw: JSONText.quoted(text))
     }
 
-    /// Adds a number or a flag in its JSON form; `nil` is left out.
+    /// Adds a number or a flag in its JSON form. Omits `nil`.
     mutating func add(_ name: String, _ value: (some LosslessStringConvertible)?) {
         if let value { add(name, raw: "\(value)") }
     }
@@ -212,11 +216,11 @@ struct BreakerCall {
         add("open_max", range.upperBound.wholeMilliseconds)
     }
 
-    /// Adds the time, in milliseconds, for which the upstream asked its callers to pause.
-    mutating func add(pause milliseconds: Int64?, atMost maximum: Int64) {
+    /// Adds the pause that the upstream asked for, and its limit, in milliseconds.
+    mutating func add(pauseMilliseconds milliseconds: Int64?, atMostMilliseconds maximumMilliseconds: Int64) {
         guard let milliseconds else { return }
         add("pause", milliseconds)
-        add("longest", maximum)
+        add("longest", maximumMilliseconds)
     }
 
     mutating func add(_ sums: OutcomeSums) {
@@ -226,7 +230,7 @@ struct BreakerCall {
         add("trailing", sums.trailingFailures)
     }
 
-    /// Adds the window and the rules by which the breaker trips.
+    /// Adds the window and the conditions under which the breaker trips.
     mutating func add(rulesOf settings: BreakerSettings) {
         switch settings.window {
         case .time(let length): add("window", length.wholeMilliseconds)

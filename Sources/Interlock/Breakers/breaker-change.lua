@@ -3,10 +3,11 @@
 --
 -- KEYS and ARGV: see `breaker.lua`
 
--- Enters the state `to` under a new generation. `ends` is its end in ms, 0 if it has none; `extra` holds more fields.
+-- Enters the state `to` under a new generation. `ends` is the end of the state in ms; 0 if it does not end at a fixed
+-- time. `extra` holds more fields to write.
 local function change(to, cause, ends, extra)
-  -- The generation is the time, or random steps later if the clock was ahead, so that Redis never issues the same one
-  -- twice, even if it has lost its data in between.
+  -- The generation is the time in microseconds, or a random step above the last generation if the clock is behind it.
+  -- Redis thus never issues a generation twice, even if it has lost its data in between.
   generation = math.max(generation + 1 + math.floor(call.random * 1000), time[1] * 1000000 + time[2])
   local from = state
   state = to

@@ -1,8 +1,8 @@
 -- needs: breaker, breaker-change, breaker-ends
--- Closes a breaker that opened for the same cause, when its open time is over.
+-- Closes a breaker that opened for this cause, once it is half-open or its open time is over.
 --
 -- KEYS  see `breaker.lua`
--- ARGV  1 the call; it also has: expect, cause; "auto" closes a breaker that is open for any cause, at any time
+-- ARGV  1 the call; it also has: expect, cause ("auto" closes a breaker that opened for any cause, at any time)
 -- Reply see `breaker.lua`; result is 1 if this call closed the breaker
 --
 -- Guarantees that a forced state does not change.

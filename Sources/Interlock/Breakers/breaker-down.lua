@@ -6,11 +6,12 @@
 --         quorum (how many sidecars must report), seconds (whether this report counts only with an earlier one)
 -- Reply see `breaker.lua`; result is 1 if the breaker is open because of the outage
 --
--- Guarantees that an outage ends when no sidecar repeats the report, and that an open time is not shortened. A breaker
--- whose generation is below at_least does not change: Redis has lost its state, which must be restored first.
+-- Guarantees that an outage ends when no sidecar repeats the report, and that an open time never gets shorter. A
+-- breaker whose generation is below at_least does not change, because Redis has lost its state, which must be restored
+-- first.
 
 apply_ends()
--- A vote belongs to its sidecar, so it counts whatever the generation is.
+-- A vote belongs to its sidecar, so it counts at any generation.
 if call.quorum then
   if call.seconds and count_votes(true) == 0 then return reply(0) end
   cast_vote('outage', call.lapse)

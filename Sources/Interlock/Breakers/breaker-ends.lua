@@ -1,6 +1,6 @@
 -- needs: breaker, breaker-change
--- Decides whether the open time and the forced time have ended. A state ends when a sidecar has measured its duration,
--- not because the Redis clock jumps.
+-- Decides whether the open time and the forced time have ended. A state ends when a sidecar has measured its duration;
+-- a jump of the Redis clock does not end it.
 --
 -- ARGV  the call may also have the ends that its sidecar knows: until and forced_until, as stored in the hash; until_to
 --         and forced_until_to, the corrected values if the Redis clock has jumped since they were written; over and

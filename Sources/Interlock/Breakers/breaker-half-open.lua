@@ -5,7 +5,7 @@
 -- ARGV  1 the call; it also has: expect
 -- Reply see `breaker.lua`; result is 1 if this call half-opened the breaker
 --
--- Guarantees that an open time is not shortened.
+-- Guarantees that an open time never gets shorter.
 
 local is_due = apply_ends()
 if not is_expected() or is_forced() or state ~= 'open' or not is_due then return reply(0) end

@@ -17,7 +17,7 @@ local function open(cause)
     pause = math.min(call.open_max, call.open_min * 2 ^ math.min(streak, 30))
     pause = math.min(call.open_max, pause * (1 + call.random / 10))
     if call.retry_after then pause = math.max(pause, call.retry_after) end
-    -- Only failures add to the streak: the other pauses do not show how unhealthy the service is.
+    -- Only failures add to the streak, because the other causes do not show how unhealthy the service is.
     streak = streak + 1
   end
   change('open', cause, now + math.ceil(pause), {streak = integer(streak)})

@@ -7,7 +7,8 @@
 --         open)
 -- Reply see `breaker.lua`; result is 1 if this report opened the breaker
 --
--- Guarantees that only a closed breaker counts. A disabled one counts too, to show what it would do, but never opens.
+-- Guarantees that only a closed breaker counts outcomes. A disabled breaker counts them too, to show the rates, but
+-- never opens.
 
 apply_ends()
 if not is_expected() or (is_forced() and hash.forced ~= 'disabled') or state ~= 'closed' then return reply(0) end

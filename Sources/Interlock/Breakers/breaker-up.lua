@@ -10,8 +10,8 @@
 -- open.
 
 apply_ends()
--- A sidecar withdraws its own vote, whatever the generation is. Without a quorum, one sidecar probes for all: its
--- report replaces the votes of the others.
+-- A sidecar withdraws its own vote at any generation. Without a quorum, one sidecar probes for all, so its report
+-- replaces the votes of the others.
 if call.quorum then redis.call('ZREM', KEYS[5], 'outage:' .. call.origin) else drop_votes(true) end
 if not is_expected() or is_forced() or state == 'closed' or hash.cause ~= 'outage' then return reply(0) end
 if call.quorum and count_votes(true) >= call.quorum then return reply(0) end

@@ -1,5 +1,5 @@
 -- needs: breaker
--- Sidecars' votes that calls fail, or that there is an outage. A vote lapses unless it is repeated.
+-- The votes of sidecars that calls fail or that there is an outage. A vote lapses unless it is repeated.
 --
 -- KEYS and ARGV: see `breaker.lua`
 

@@ -1,10 +1,10 @@
 -- needs: breaker
--- The window of outcomes by which a closed breaker is judged.
+-- The window of outcomes that decides whether a closed breaker opens.
 --
 -- KEYS  see `breaker.lua`; 3 is the window
 -- ARGV  the call also has: calls, failures, slow (sums to add), slices (of the window), and window (ms) or window_calls
 
--- A window of calls does not depend on time. Without any calls, it is dropped after a day.
+-- A window of calls does not depend on time. It is dropped after a day without calls.
 local IDLE_WINDOW = 86400000
 
 local function parse(slice) return string.match(slice, '(%d+):(%d+):(%d+)') end

@@ -1,4 +1,4 @@
--- The start of every breaker script: the call, the breaker's state, and how to write and announce it.
+-- The start of every breaker script: reads the call and the breaker's state, and defines how to write and announce it.
 --
 -- KEYS  1 breaker (hash)  2 history (stream)
 --       3 window (hash of slices and of their generation; one for each kind and length of window, because sidecars may

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// The result of asking a domain's limits about a request.
+/// The result of a request to a domain.
 package enum DescriptorResult: Sendable {
     case decided(RequestDecision)
     case failed(InterlockError)

@@ -3,8 +3,8 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// Decides requests to the domains of Envoy's rate limit service: sends the batches of their limiters, and delivers the
-/// decisions in time. Confined to the coordinator's event loop.
+/// Decides requests to the domains of Envoy's rate limit service. Sends the batches of the domains' limiters to Redis,
+/// and delivers each decision within the timeout. Confined to the coordinator's event loop.
 final class DomainCoordinator {
     private final class Domain {
         struct Caller {
@@ -16,13 +16,14 @@ final class DomainCoordinator {
 
         var limiter: DomainLimiter
         var metrics: DomainMetrics
-        /// The digest of the rules, cached because computing it for a thousand rules at every reload is too slow.
+        /// The digest of the rules. Cached, because computing it for a thousand rules at every reload is too slow.
         var digest: String
         var callers = Slab<Caller>()
-        /// The counters used while Redis is unreachable or late. They are kept until their grants no longer count.
+        /// The counters for decisions while Redis is unreachable or late. They are kept until their grants no longer
+        /// count.
         var localCounters: LocalCounters?
         var isFlushScheduled = false
-        /// Whether a timer is set for requests whose time is up.
+        /// Whether a timer is set for the timeout of the oldest request.
         var isTimerSet = false
 
         init(_ domain: RateLimitDomain) {
@@ -42,6 +43,7 @@ final class DomainCoordinator {
     private let timeoutMilliseconds: Int64
     private var domains: [ExactText: Domain] = [:]
     private var domainsToFlush: [Domain] = []
+    /// A buffer that is reused between batches.
     private var resolutions: [DomainLimiter.RequestResolution] = []
 
     init(runtime: CoordinatorRuntime, domains: [RateLimitDomain], timeout: Duration) {
@@ -50,10 +52,10 @@ final class DomainCoordinator {
         for domain in domains { self.domains[ExactText(domain.name)] = Domain(domain) }
     }
 
-    /// Decides whether the limits allow a request. The completion is called once, within the timeout and possibly
-    /// before this returns.
+    /// Decides whether the limits allow a request. Calls `completion` once, within the timeout and possibly before this
+    /// method returns.
     /// - Parameter isExcludedFromMetrics: whether the request is excluded from the metrics.
-    /// - Returns: whether the domain is configured; if not, the completion is not called.
+    /// - Returns: whether the domain is configured; if not, `completion` is not called.
     func decide(
         _ name: String, _ requested: [RequestedDescriptor], isExcludedFromMetrics: Bool = false,
         completion: Completion<DescriptorResult>
@@ -63,7 +65,7 @@ final class DomainCoordinator {
         let id = domain.callers.insert(
             .init(completion: completion, requested: requested, isExcludedFromMetrics: isExcludedFromMetrics))
         switch domain.limiter.admit(requested, id: id, now: now) {
-        case .answered(let answer): deliver(domain, id, answer)
+        case .decided(let decision): deliver(domain, id, decision)
         case .queued:
             scheduleFlush(of: domain)
             setTimer(domain, now: now)
@@ -71,27 +73,27 @@ final class DomainCoordinator {
         return true
     }
 
-    /// Applies new rules. Requests in progress are decided by the rules under which they arrived.
+    /// Applies new rules. The rules under which a request arrived decide it.
     func redefine(_ definitions: [RateLimitDomain]) {
-        var next: [ExactText: Domain] = [:]
+        var newDomains: [ExactText: Domain] = [:]
         for definition in definitions {
             let name = ExactText(definition.name)
-            guard let known = domains[name] else {
-                next[name] = Domain(definition)
+            guard let existing = domains[name] else {
+                newDomains[name] = Domain(definition)
                 continue
             }
-            next[name] = known
-            guard known.limiter.domain != definition else { continue }
-            known.limiter = known.limiter.redefined(definition)
-            known.digest = definition.digest
-            known.metrics.destroy()
-            known.metrics = DomainMetrics(domain: definition.name, index: known.limiter.index)
+            newDomains[name] = existing
+            guard existing.limiter.domain != definition else { continue }
+            existing.limiter = existing.limiter.redefined(definition)
+            existing.digest = definition.digest
+            existing.metrics.destroy()
+            existing.metrics = DomainMetrics(domain: definition.name, index: existing.limiter.index)
         }
-        for (name, domain) in domains where next[name] == nil { domain.metrics.destroy() }
-        domains = next
+        for (name, domain) in domains where newDomains[name] == nil { domain.metrics.destroy() }
+        domains = newDomains
     }
 
-    /// Returns the rule that matches a quota bucket, whose entries are unordered; `nil` if no rule does.
+    /// Returns the rule that matches a quota bucket, whose entries are unordered; `nil` if no rule matches.
     func match(unordered entries: [DescriptorEntry], in domain: String) -> DescriptorIndex.Match? {
         domains[ExactText(domain)]?.limiter.index.match(unordered: entries)
     }
@@ -109,7 +111,7 @@ final class DomainCoordinator {
                 rules: domain.limiter.index.rules.map {
                     DomainReport.Rule(path: $0.path, rule: $0.rule, decisions: domain.metrics.decisions(of: $0))
                 },
-                counters: domain.limiter.countersKnown(now: runtime.time.now()))
+                counterCount: domain.limiter.countersKnown(now: runtime.time.now()))
         }
     }
 
@@ -158,12 +160,12 @@ final class DomainCoordinator {
         runtime.pipeline.send(TakeScript(keys: runtime.keys, scope: .domain(domain.name), batch: batch.limits)) { [self] result in
             let now = runtime.time.now()
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
-            let isAwaited = domain.limiter.end(batch)
+            let hasWaitingRequests = domain.limiter.end(batch)
             switch result {
             case .success(let verdict):
                 if let counters = domain.localCounters, counters.isExpired(at: now) { domain.localCounters = nil }
-                if isAwaited { apply(domain, batch, verdict, sentAt: sentAt, now: now) }
-            case .failure(let error) where isAwaited:
+                if hasWaitingRequests { apply(domain, batch, verdict, sentAt: sentAt, now: now) }
+            case .failure(let error) where hasWaitingRequests:
                 if error.isUnavailability { decideLocally(domain, batch, now: now) } else { fail(domain, batch, error) }
             case .failure: break
             }
@@ -177,18 +179,19 @@ final class DomainCoordinator {
         _ domain: Domain, _ batch: DescriptorBatch, _ verdict: BatchVerdict, cause: RequestDecision.Cause = .limit,
         sentAt: Instant, now: Instant
     ) {
-        var results = resolutions
+        // Taken out of the property, in case a delivery applies another batch.
+        var buffer = resolutions
         resolutions = []
-        domain.limiter.apply(verdict, of: batch, cause: cause, sentAt: sentAt, now: now, into: &results)
-        for resolution in results { deliver(domain, resolution.id, resolution.answer) }
-        results.removeAll(keepingCapacity: true)
-        resolutions = results
+        domain.limiter.apply(verdict, of: batch, cause: cause, sentAt: sentAt, now: now, into: &buffer)
+        for resolution in buffer { deliver(domain, resolution.id, resolution.decision) }
+        buffer.removeAll(keepingCapacity: true)
+        resolutions = buffer
     }
 
-    private func deliver(_ domain: Domain, _ id: Int, _ answer: RequestDecision) {
+    private func deliver(_ domain: Domain, _ id: Int, _ decision: RequestDecision) {
         guard let caller = domain.callers.remove(id) else { return }
-        if !caller.isExcludedFromMetrics { domain.metrics.count(answer, of: caller.requested) }
-        caller.completion(.decided(answer))
+        if !caller.isExcludedFromMetrics { domain.metrics.count(decision, of: caller.requested) }
+        caller.completion(.decided(decision))
     }
 
     private func fail(_ domain: Domain, _ batch: DescriptorBatch, _ error: RedisError) {
@@ -210,13 +213,14 @@ final class DomainCoordinator {
             var counters =
                 domain.localCounters
                 ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.maximumLocalCounters))
-            let verdict = counters.evaluate(batch.limits, sidecars: runtime.sidecars, now: now)
+            let verdict = counters.evaluate(batch.limits, sidecars: runtime.sidecarCount, now: now)
             domain.localCounters = counters
             apply(domain, batch, verdict, cause: .local, sentAt: now, now: now)
         }
     }
 
-    /// Sets one timer for all requests of a domain. It fires for the oldest request and is then set for the next one.
+    /// Sets the timer of a domain, which serves all of its requests: it fires at the timeout of the oldest request, and
+    /// is then set for the next one.
     private func setTimer(_ domain: Domain, now: Instant) {
         guard !domain.isTimerSet, let oldest = domain.limiter.oldest else { return }
         domain.isTimerSet = true

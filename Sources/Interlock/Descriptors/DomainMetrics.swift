@@ -4,8 +4,8 @@ internal import InterlockCore
 /// The metrics of one domain: the decisions of each rule and, for rules with detailed metrics, of each value, up to a
 /// maximum number of values.
 final class DomainMetrics {
-    /// The maximum number of values, over all rules of a domain, that are counted separately. The rest are counted as
-    /// `other`.
+    /// The maximum number of values that are counted separately, over all rules of a domain. Further values are counted
+    /// as `other`.
     private static let maximumValues = 1000
 
     private final class Decisions {
@@ -25,6 +25,7 @@ final class DomainMetrics {
             shadow = counter("shadow")
         }
 
+        /// Counts the decision on one descriptor.
         /// - Parameters:
         ///   - isRefused: whether the whole request was refused. A status over its limit in a request that was not
         ///     refused belongs to a shadow domain.
@@ -66,34 +67,35 @@ final class DomainMetrics {
         counters = Gauge(label: "interlock_descriptor_counters", dimensions: [("domain", domain)])
     }
 
+    /// Counts the decision on a request.
     /// - Parameter requested: the descriptors that were decided, in the order of the statuses.
-    func count(_ answer: RequestDecision, of requested: [RequestedDescriptor]) {
-        for (status, ask) in zip(answer.statuses, requested) {
+    func count(_ decision: RequestDecision, of requested: [RequestedDescriptor]) {
+        for (status, descriptor) in zip(decision.statuses, requested) {
             guard let rule = status.rule else {
                 unmatched.increment()
                 continue
             }
             guard rule.rule.hasDetailedMetrics else {
-                // A rule that a reload has replaced is not counted.
-                rules[rule]?.count(status, isRefused: answer.isOverLimit)
+                // A reload may have replaced the rule, which is then not counted.
+                rules[rule]?.count(status, isRefused: decision.isOverLimit)
                 continue
             }
-            rules[rule]?.count(status, isRefused: answer.isOverLimit, skipsCounter: true)
+            rules[rule]?.count(status, isRefused: decision.isOverLimit, skipsCounter: true)
             var name = CounterName()
-            for entry in ask.entries { name.append(key: entry.key, value: entry.value) }
-            decisions(ofValue: name.text).count(status, isRefused: answer.isOverLimit)
+            for entry in descriptor.entries { name.append(key: entry.key, value: entry.value) }
+            decisions(ofValue: name.text).count(status, isRefused: decision.isOverLimit)
         }
     }
 
     func decisions(of rule: DescriptorIndex.Rule) -> DescriptorDecisions { rules[rule]?.sum ?? DescriptorDecisions() }
 
     private func decisions(ofValue value: String) -> Decisions {
-        if let known = values[value] { return known }
+        if let existing = values[value] { return existing }
         let name = values.count < Self.maximumValues ? value : "other"
-        if let known = values[name] { return known }
-        let new = Decisions(domain: domain, rule: name)
-        values[name] = new
-        return new
+        if let existing = values[name] { return existing }
+        let decisions = Decisions(domain: domain, rule: name)
+        values[name] = decisions
+        return decisions
     }
 
     /// Removes the metrics, because the domain was removed or its rules were replaced.

@@ -1,6 +1,6 @@
 package import InterlockCore
 
-/// A domain as this sidecar knows it.
+/// The state of a domain that this sidecar knows.
 package struct DomainReport: Sendable {
     /// A rule, and the number of its decisions since the sidecar started or the rules were replaced.
     package struct Rule: Sendable {
@@ -12,8 +12,8 @@ package struct DomainReport: Sendable {
 
     package var domain: RateLimitDomain
     package var rules: [Rule]
-    /// The number of counters that this sidecar knows: one for each combination of values.
-    package var counters: Int
+    /// The number of counters that this sidecar knows. Each combination of values has its own counter.
+    package var counterCount: Int
 }
 
 /// The number of decisions of each kind.
@@ -25,18 +25,22 @@ package struct DescriptorDecisions: Sendable {
 }
 
 extension CallDecision {
+    /// Creates the decision on a call from the status of its descriptor.
     init(_ status: DescriptorStatus, of rule: DescriptorIndex.Rule, isShadow: Bool) {
         let name = rule.rule.name ?? rule.path
         switch status.bound {
-        case .none, .unlimited: self.init(.taken, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
+        case .none, .unlimited: self.init(.taken, limit: 0, remaining: 0, resetAfterMilliseconds: 0, limitName: name)
         case .limited(0, _):
             self.init(
-                isShadow ? .taken : .neverSatisfiable, limit: 0, remaining: 0, resetAfter: status.resetAfter,
+                isShadow ? .taken : .neverSatisfiable, limit: 0, remaining: 0,
+                resetAfterMilliseconds: status.resetAfterMilliseconds,
                 limitName: name)
         case .limited(let limit, _):
             self.init(
-                isShadow || status.remaining > 0 ? .taken : .refused(retryAfter: status.retryAfter ?? status.resetAfter),
-                limit: limit, remaining: status.remaining, resetAfter: status.resetAfter, limitName: name)
+                isShadow || status.remaining > 0
+                    ? .taken
+                    : .refused(retryAfterMilliseconds: status.retryAfterMilliseconds ?? status.resetAfterMilliseconds),
+                limit: limit, remaining: status.remaining, resetAfterMilliseconds: status.resetAfterMilliseconds, limitName: name)
         }
     }
 }

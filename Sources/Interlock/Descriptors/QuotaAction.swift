@@ -2,7 +2,7 @@ package import InterlockCore
 
 /// The assignment of a bucket to a data plane.
 package enum QuotaAction: Sendable, Hashable {
-    /// The data plane passes as many requests as a token bucket of this size grants.
+    /// The data plane passes the requests that a token bucket of this size grants.
     case quota(Int64, of: QuotaRate)
     case allow
     case deny

@@ -3,12 +3,13 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// Divides limits among data planes that enforce their quotas themselves between reports. Confined to the coordinator's
-/// event loop.
+/// Divides limits among data planes, which enforce their quotas between reports. Confined to the coordinator's event
+/// loop.
 final class QuotaCoordinator {
-    /// The maximum delay of an assignment on its way to a data plane, in milliseconds. Redis counts a quota for this
-    /// much longer than the quota's lifetime, so that no data plane uses a quota that Redis no longer counts.
+    /// The maximum delay of an assignment on its way to a data plane, in milliseconds. Redis counts a quota for its
+    /// lifetime plus this delay, so that no data plane uses a quota that Redis no longer counts.
     static let assignmentTimeoutMilliseconds: Int64 = 5000
+    /// The time, in milliseconds, for which Redis counts a quota.
     static var retentionMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + assignmentTimeoutMilliseconds }
     /// The maximum number of data planes of one bucket.
     static let maximumDataPlanes = 200
@@ -19,15 +20,15 @@ final class QuotaCoordinator {
     private let buckets = Gauge(label: "interlock_quota_buckets")
     private var sessions: [ObjectIdentifier: QuotaSession] = [:]
     private var sessionsByOrigin: [Origin: Int] = [:]
-    /// The data planes whose stream has ended but that may still use their assignments.
+    /// The data planes that have closed their stream but may still use their assignments.
     private var departed: [(dataPlane: String, origin: Origin, until: Instant)] = []
-    /// The origins that have had several data planes, each with the end of the period in which a returning data plane
-    /// cannot be identified there.
+    /// The origins that have had several data planes, each with the time until which a returning data plane cannot be
+    /// identified there.
     private var sharedOrigins: [Origin: Instant] = [:]
-    private var lastNumber = 0
+    private var lastDataPlaneNumber = 0
     var budget = QuotaBudget()
 
-    /// The source of a data plane's streams.
+    /// The domain and the host of a data plane's streams.
     struct Origin: Hashable {
         var domain: String
         var address: String
@@ -44,8 +45,8 @@ final class QuotaCoordinator {
     /// - Parameters:
     ///   - address: the data plane's host.
     ///   - client: the API key whose limits apply.
-    ///   - isReturning: whether it had a stream before.
-    /// - Returns: `nil` if there are too many sessions.
+    ///   - isReturning: whether the data plane had a stream before.
+    /// - Returns: the session; `nil` if there are too many.
     func begin(
         domain: String, address: String, client: String, isReturning: Bool, send: @escaping ([QuotaAction.Assignment]) -> Void
     ) -> QuotaSession? {
@@ -70,8 +71,8 @@ final class QuotaCoordinator {
             return departed.remove(at: departedIndex).dataPlane
         }
         if departedIndex != nil || !isOnlySession { markShared(origin, now) }
-        lastNumber += 1
-        return "\(runtime.id):\(lastNumber)"
+        lastDataPlaneNumber += 1
+        return "\(runtime.id):\(lastDataPlaneNumber)"
     }
 
     private func markShared(_ origin: Origin, _ now: Instant) {
@@ -80,7 +81,7 @@ final class QuotaCoordinator {
         }
     }
 
-    /// Drops expired entries.
+    /// Drops the departed data planes and shared origins whose time has passed.
     /// - Returns: the current time.
     private func dropExpired() -> Instant {
         let now = runtime.time.now()
@@ -89,15 +90,16 @@ final class QuotaCoordinator {
         return now
     }
 
-    func ended(_ session: QuotaSession) {
+    /// Forgets a session. Its data plane may still use its assignments.
+    func sessionEnded(_ session: QuotaSession) {
         let origin = session.origin
         let now = dropExpired()
         sessions[ObjectIdentifier(session)] = nil
         budget.endSession(of: session.client)
-        let others = (sessionsByOrigin[origin] ?? 1) - 1
-        sessionsByOrigin[origin] = others > 0 ? others : nil
+        let otherCount = (sessionsByOrigin[origin] ?? 1) - 1
+        sessionsByOrigin[origin] = otherCount > 0 ? otherCount : nil
         // Several data planes of this origin may use assignments, and the next to return could be any of them.
-        if others > 0 || departed.contains(where: { $0.origin == origin }) { markShared(origin, now) }
+        if otherCount > 0 || departed.contains(where: { $0.origin == origin }) { markShared(origin, now) }
         departed.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.retentionMilliseconds)))
         if departed.count > Self.maximumOrigins { departed.removeFirst() }
     }

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Splits the capacity of rate-limit buckets between data planes by demand. See `quota.lua`.
+/// Divides the limits of buckets among data planes by their demand. See `quota.lua`.
 struct QuotaScript: ScriptCommand {
     static let source = RedisScript(library: "quota")
 
@@ -10,9 +10,10 @@ struct QuotaScript: ScriptCommand {
         /// The bucket's name, as in the keys of counters.
         var name: String
         /// The part of the key after the name.
-        var limit: String
-        /// The data plane's name for this bucket.
-        var dataPlane: String
+        var keySuffix: String
+        /// The data plane's name in the quotas of this bucket's counter. It differs between the buckets that share a
+        /// counter.
+        var dataPlaneName: String
         var rate: QuotaRate
         var demand: Int64
     }
@@ -28,7 +29,7 @@ struct QuotaScript: ScriptCommand {
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         let start = keys.quotas(ofDomain: domain)
-        for bucket in buckets { encoder.append(parts: start, bucket.name, bucket.limit) }
+        for bucket in buckets { encoder.append(parts: start, bucket.name, bucket.keySuffix) }
         var numbers = PackedNumbers(capacity: 2 + 2 * buckets.count)
         numbers.append(retentionMilliseconds)
         numbers.append(maximumDataPlanes)
@@ -37,7 +38,7 @@ struct QuotaScript: ScriptCommand {
             numbers.append(bucket.demand)
         }
         encoder.append(numbers.bytes)
-        for bucket in buckets { encoder.append(bucket.dataPlane) }
+        for bucket in buckets { encoder.append(bucket.dataPlaneName) }
     }
 
     /// Returns the quotas in the order of the buckets.

@@ -9,15 +9,15 @@ package final class QuotaSession {
     private struct Bucket {
         var demand = QuotaDemand()
         var reportedAt: Instant?
-        /// The time covered by `requests`, in milliseconds; 0 if there was no earlier report.
-        var elapsed: Int64 = 0
-        var requests: Int64 = 0
+        /// The time covered by `requestCount`, in milliseconds; 0 if there was no earlier report.
+        var elapsedMilliseconds: Int64 = 0
+        var requestCount: Int64 = 0
         var lastUsedAt: Instant
         var hasQuota = false
         var isScheduled = false
         /// The bytes of the bucket's keys and values.
         var bytes = 0
-        /// The end of the period in which Redis may have the bucket's key.
+        /// The time until which Redis may have the bucket's key.
         var retainedUntil = Instant(nanoseconds: .min)
     }
 
@@ -60,16 +60,16 @@ package final class QuotaSession {
         let now = coordinator.runtime.time.now()
         if sweptAt.advanced(byMilliseconds: Self.idleLifetimeMilliseconds / 10) <= now {
             sweptAt = now
-            let oldest = now.advanced(byMilliseconds: -Self.idleLifetimeMilliseconds)
-            for (bucketID, bucket) in buckets where !bucket.isScheduled && bucket.reportedAt ?? now <= oldest {
+            let idleSince = now.advanced(byMilliseconds: -Self.idleLifetimeMilliseconds)
+            for (bucketID, bucket) in buckets where !bucket.isScheduled && bucket.reportedAt ?? now <= idleSince {
                 drop(bucketID, now: now)
             }
         }
-        var unlimited: [QuotaAction.Assignment] = []
+        var unlimitedAssignments: [QuotaAction.Assignment] = []
         for usage in usages {
             let bucketID = usage.bucket.sorted { $0.key < $1.key }
             guard coordinator.domains.match(unordered: bucketID, in: domain) != nil else {
-                unlimited.append((bucketID, .allow))
+                unlimitedAssignments.append((bucketID, .allow))
                 drop(bucketID, now: now)
                 continue
             }
@@ -77,15 +77,18 @@ package final class QuotaSession {
                 coordinator.unassigned.increment()
                 continue
             }
-            if let before = bucket.reportedAt { bucket.elapsed += now.millisecondsRoundedUp(since: before) }
-            bucket.requests = min(Self.maximumRequests, bucket.requests + min(Self.maximumRequests, usage.requests))
+            if let lastReportAt = bucket.reportedAt {
+                bucket.elapsedMilliseconds += now.millisecondsRoundedUp(since: lastReportAt)
+            }
+            bucket.requestCount = min(
+                Self.maximumRequests, bucket.requestCount + min(Self.maximumRequests, usage.requestCount))
             bucket.reportedAt = now
-            if usage.requests > 0 { bucket.lastUsedAt = now }
+            if usage.requestCount > 0 { bucket.lastUsedAt = now }
             if !bucket.isScheduled { scheduled.append(bucketID) }
             bucket.isScheduled = true
             buckets[bucketID] = bucket
         }
-        if !unlimited.isEmpty { send(unlimited) }
+        if !unlimitedAssignments.isEmpty { send(unlimitedAssignments) }
         scheduleFlush()
     }
 
@@ -122,7 +125,7 @@ package final class QuotaSession {
         for (bucketID, bucket) in buckets { returnBucket(bucketID, bucket, now: now) }
         buckets = [:]
         scheduled = []
-        coordinator.ended(self)
+        coordinator.sessionEnded(self)
     }
 
     private func scheduleFlush() {
@@ -139,23 +142,23 @@ package final class QuotaSession {
         let bucketIDs = scheduled.prefix(Self.maximumBatchSize)
         scheduled.removeFirst(bucketIDs.count)
         let now = coordinator.runtime.time.now()
-        var known: [QuotaAction.Assignment] = []
-        var requested: [[DescriptorEntry]] = []
+        var localAssignments: [QuotaAction.Assignment] = []
+        var requestedIDs: [[DescriptorEntry]] = []
         var batch: [QuotaScript.Bucket] = []
         for bucketID in bucketIDs {
             if let action = localAction(for: bucketID, now: now) {
-                known.append((bucketID, action))
+                localAssignments.append((bucketID, action))
             } else if let request = quotaRequest(for: bucketID, now: now) {
-                requested.append(bucketID)
+                requestedIDs.append(bucketID)
                 batch.append(request)
             }
         }
-        if !known.isEmpty { send(known) }
-        if !batch.isEmpty { send(batch, of: requested, at: now) }
+        if !localAssignments.isEmpty { send(localAssignments) }
+        if !batch.isEmpty { send(batch, of: requestedIDs, at: now) }
         scheduleFlush()
     }
 
-    /// Returns the action that is known without Redis; `nil` if Redis has to be asked.
+    /// Returns the action if it does not depend on Redis; otherwise `nil`.
     private func localAction(for bucketID: [DescriptorEntry], now: Instant) -> QuotaAction? {
         guard let bucket = buckets[bucketID] else { return nil }
         buckets[bucketID]?.isScheduled = false
@@ -176,9 +179,9 @@ package final class QuotaSession {
             case .rate(let limit, _)? = match.rule.rule.limit
         else { return nil }
         let rate = QuotaRate(limit)
-        bucket.demand.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
-        (bucket.requests, bucket.elapsed) = (0, 0)
-        // Redis keeps the quota from the time of its answer, which may be late.
+        bucket.demand.report(requests: bucket.requestCount, overMilliseconds: bucket.elapsedMilliseconds, of: rate)
+        (bucket.requestCount, bucket.elapsedMilliseconds) = (0, 0)
+        // Redis keeps the quota from the moment at which it runs the script, which may be late.
         bucket.retainedUntil = now.advanced(
             byMilliseconds: QuotaCoordinator.retentionMilliseconds + QuotaCoordinator.assignmentTimeoutMilliseconds)
         buckets[bucketID] = bucket
@@ -186,8 +189,9 @@ package final class QuotaSession {
         for entry in bucketID { fullName.append(key: entry.key, value: entry.value) }
         // If several buckets share a counter, this data plane has a separate quota for each.
         return QuotaScript.Bucket(
-            name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(fullName.text), rate: rate,
-            demand: bucket.demand.tokens(of: rate))
+            name: match.counter, keySuffix: ":" + limit.name,
+            dataPlaneName: dataPlane + "/" + TextDigest.of(fullName.text),
+            rate: rate, demand: bucket.demand.tokens(of: rate))
     }
 
     private func send(_ batch: [QuotaScript.Bucket], of bucketIDs: [[DescriptorEntry]], at sentAt: Instant) {
@@ -202,9 +206,9 @@ package final class QuotaSession {
             guard !hasEnded else { return }
             switch result {
             case .success(let quotas):
-                let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
-                // A late quota would be used after Redis has stopped counting it.
-                let isInTime = took < QuotaCoordinator.assignmentTimeoutMilliseconds / 2
+                let elapsedMilliseconds = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
+                // The data plane would use a late quota after Redis has stopped counting it.
+                let isInTime = elapsedMilliseconds < QuotaCoordinator.assignmentTimeoutMilliseconds / 2
                 if isInTime { answer(bucketIDs, batch, quotas) } else { leaveUnassigned(bucketIDs) }
             case .failure(let error):
                 if error.isUnavailability { answerWithoutRedis(bucketIDs) } else { leaveUnassigned(bucketIDs) }
@@ -228,8 +232,8 @@ package final class QuotaSession {
         if !actions.isEmpty { send(actions) }
     }
 
-    /// Answers by the domain's policy while Redis is unreachable. Earlier assignments last until they expire; the
-    /// demand of other data planes is unknown.
+    /// Answers according to the domain's policy while Redis is unreachable. The demand of other data planes is unknown
+    /// then, and earlier assignments last until they expire.
     private func answerWithoutRedis(_ bucketIDs: [[DescriptorEntry]]) {
         switch coordinator.domains.policy(of: domain) {
         case .allow: send(bucketIDs.map { ($0, .allow) })
@@ -238,6 +242,7 @@ package final class QuotaSession {
         }
     }
 
-    /// Sends no assignment. Earlier assignments last until they expire, and the data plane reports again.
+    /// Counts buckets that get no assignment. Earlier assignments last until they expire, and the data plane reports
+    /// again.
     private func leaveUnassigned(_ bucketIDs: [[DescriptorEntry]]) { coordinator.unassigned.increment(by: bucketIDs.count) }
 }

@@ -1,5 +1,5 @@
 -- Divides the limits of a domain's buckets among the data planes by their demand (max-min fairness), and the remainder
--- evenly. A call assigns the quotas of one data plane.
+-- evenly. Each call assigns the quotas of one data plane.
 --
 -- KEYS  each bucket's quotas: a hash, for each data plane "quota expiry previous-quota previous-expiry demand", with
 --       times in ms
@@ -8,16 +8,17 @@
 --       2... for each bucket, the name of the data plane there
 -- Reply in MessagePack: for each bucket, the data plane's quota
 --
--- Guarantees that the quotas of a bucket together never exceed its limit, unless the limit was lowered: a quota that
--- shrinks counts in full while the data plane may still use it because the new one has not arrived. A quota shrinks
--- once in that time, and changes by more than a tenth or not at all, because a change costs a part of a token.
+-- Guarantees that the quotas of a bucket together never exceed its limit, unless the limit was lowered. A quota that
+-- shrinks counts in full while the data plane may still use it, because the new one may not have arrived. A quota
+-- shrinks at most once in that time. It changes by more than a tenth or not at all, because a change costs a part of a
+-- token.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local numbers = cmsgpack.unpack(ARGV[1])
 local retention, max_data_planes = numbers[1], numbers[2]
 
--- Returns the part of the limit that an entry occupies: its quota, or the greater one that it replaces.
+-- Returns the part of the limit that an entry occupies: the greater of its quota and the quota that it replaces.
 local function occupied(entry)
   return math.max(entry.expires > now and entry.quota or 0, entry.previous_expires > now and entry.previous or 0)
 end
@@ -85,7 +86,7 @@ local function assign(key, id, limit, needs)
   local target = fair_quota(own, entries, limit)
   local quota = math.min(target, free)
   local current = own.expires > now and own.quota or 0
-  -- The limit was lowered. The others' quotas last until they expire, and no data plane gets less than its fair quota.
+  -- The limit was lowered, and the quotas of the others last until they expire. The caller keeps up to its fair quota.
   if taken + current > limit then quota = math.max(quota, math.min(current, target)) end
   if current > 0 and current <= free and math.abs(quota - current) * 10 <= current then quota = current end
   if quota < current then

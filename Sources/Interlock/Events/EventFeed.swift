@@ -14,7 +14,7 @@ final class EventFeed {
         self.subscriptions = subscriptions
     }
 
-    /// Adds a follower. It must not block.
+    /// Adds a follower, which must not block.
     func add(_ follower: @escaping (EventMessage, InterlockEvent<EventPayload>?) -> Void) -> FollowerID {
         lastID += 1
         followers.append((lastID, follower))

@@ -3,10 +3,10 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// Publishes the events of decisions that no script can publish. Confined to the coordinator's event loop.
+/// Publishes the events of limits, which no script publishes. Confined to the coordinator's event loop.
 ///
-/// Local followers get each event exactly once, even if Redis is unreachable, because the copy that arrives on the
-/// channel is ignored.
+/// Local followers get each event exactly once, even if Redis is unreachable: directly from here. The copy that arrives
+/// on the channel is ignored.
 final class EventPublisher {
     /// The maximum number of messages in progress. Further events are dropped, so that limits with windows as short as
     /// a millisecond do not flood Redis.
@@ -14,7 +14,7 @@ final class EventPublisher {
 
     private let runtime: CoordinatorRuntime
     private let feed: EventFeed
-    private var inFlight = 0
+    private var inFlightCount = 0
 
     init(runtime: CoordinatorRuntime, feed: EventFeed) {
         self.runtime = runtime
@@ -22,22 +22,28 @@ final class EventPublisher {
     }
 
     func publish(_ event: LimitEvent) {
-        guard inFlight < Self.maximumInFlight else { return runtime.metrics.eventsDropped.increment() }
-        inFlight += 1
-        // Deferred until the decision was applied, because a follower may cancel calls that wait for it.
+        guard inFlightCount < Self.maximumInFlight else { return runtime.metrics.eventsDropped.increment() }
+        inFlightCount += 1
+        // Deferred until the decision has been applied, because a follower may cancel calls that wait for it.
         runtime.eventLoop.assumeIsolated().execute { [self] in send(event) }
     }
 
     private func send(_ event: LimitEvent) {
         let start = event.json(origin: runtime.id, database: runtime.database)
         runtime.pipeline.send(PublishScript(channel: runtime.keys.events, start: start)) { [self] result in
-            inFlight -= 1
-            let time = if case .success(let time) = result { time } else { runtime.wallClock.milliseconds() }
+            inFlightCount -= 1
+            let milliseconds =
+                if case .success(let redisMilliseconds) = result {
+                    redisMilliseconds
+                } else {
+                    runtime.wallClock.milliseconds()
+                }
             feed.publish(
                 ReceivedEvent(
-                    message: EventMessage(type: event.kind.rawValue, json: "\(start)\(time)}"),
+                    message: EventMessage(type: event.kind.rawValue, json: "\(start)\(milliseconds)}"),
                     event: InterlockEvent(
-                        origin: runtime.id, database: runtime.database, atMilliseconds: time, payload: .limit(event))))
+                        origin: runtime.id, database: runtime.database, atMilliseconds: milliseconds,
+                        payload: .limit(event))))
         }
     }
 }

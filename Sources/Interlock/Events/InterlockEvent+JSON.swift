@@ -1,7 +1,7 @@
 internal import InterlockCore
 
 extension LockEvent {
-    /// Returns the message about a broken lock: the parts before and after the time, which Redis inserts.
+    /// Returns the message about a broken lock, in two parts. Redis inserts the time between them.
     static func broken(_ lock: String, by: String, origin: String, database: Int) -> (start: String, end: String) {
         let start =
             #"{"v":1,"type":"\#(Kind.broken.rawValue)","origin":\#(JSONText.quoted(origin)),"db":\#(database),"#

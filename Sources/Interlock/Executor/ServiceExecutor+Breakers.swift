@@ -6,8 +6,8 @@ internal import RedisClient
 
 /// Keeps the local copy of each service's breaker up to date, and asks Redis to change its state.
 extension ServiceExecutor {
-    /// The maximum number of concurrent reads of breaker states. Without a limit, calls could queue behind the reads of
-    /// a thousand services.
+    /// The maximum number of concurrent reads of breaker states. Without this limit, calls could queue behind the reads
+    /// of a thousand services.
     private static let maximumReads = 25
 
     func status(of service: GuardedService) -> BreakerStatus {
@@ -19,7 +19,7 @@ extension ServiceExecutor {
 
     // MARK: Following the fleet
 
-    /// Queues these services to have their breaker states read again, in the order of the requests.
+    /// Queues these services to have the states of their breakers read again, in the order of the calls to this method.
     func read(_ services: some Sequence<GuardedService>) {
         for service in services where !service.isReadPending {
             service.isReadPending = true
@@ -29,7 +29,7 @@ extension ServiceExecutor {
     }
 
     private func startReads() {
-        // A read that fails synchronously calls this method again.
+        // A read that fails immediately calls this method again.
         guard !isStartingReads else { return }
         isStartingReads = true
         defer { isStartingReads = false }
@@ -45,14 +45,14 @@ extension ServiceExecutor {
     }
 
     /// Reads a service's breaker, restores state that Redis has lost, and half-opens the breaker if that is overdue.
-    private func synchronize(_ service: GuardedService, then: @escaping () -> Void = {}) {
+    private func synchronize(_ service: GuardedService, then done: @escaping () -> Void = {}) {
         let snapshot = service.gate.breaker.snapshot
         let digest = service.digest
         let operation = BreakerOperation.sync(
             knownSnapshot: snapshot.generation > 0 ? snapshot : nil, configurationDigest: digest,
             registersConfiguration: !service.isDeclared)
         run(operation, on: service) { [self] result in
-            defer { then() }
+            defer { done() }
             guard case .success = result else { return }
             if service.digest == digest { service.isDeclared = true }
             let now = runtime.time.now()
@@ -63,23 +63,26 @@ extension ServiceExecutor {
         }
     }
 
-    /// Applies a state that another sidecar published, if it is newer than the known one.
-    func received(_ snapshot: BreakerSnapshot, redisTime: Int64, of service: GuardedService) {
-        // A message may be late or a duplicate: apply only a newer generation, or a later end of the known generation.
-        let known = service.gate.breaker.snapshot
+    /// Applies a published state of a breaker if it is newer than the known one.
+    func eventReceived(_ snapshot: BreakerSnapshot, redisTimeMilliseconds: Int64, of service: GuardedService) {
+        // A message may be late or a duplicate, so apply only a newer generation, or a later end of the known
+        // generation.
+        let knownSnapshot = service.gate.breaker.snapshot
         guard
-            snapshot.generation > known.generation
-                || (snapshot.generation == known.generation && snapshot.untilMilliseconds > known.untilMilliseconds)
+            snapshot.generation > knownSnapshot.generation
+                || (snapshot.generation == knownSnapshot.generation
+                    && snapshot.untilMilliseconds > knownSnapshot.untilMilliseconds)
         else { return }
-        apply(snapshot, redisTime: redisTime, to: service)
+        apply(snapshot, redisTimeMilliseconds: redisTimeMilliseconds, to: service)
     }
 
     /// Adapts the breaker to the service's reloaded definition.
     func definitionChanged(_ service: GuardedService, limitsChanged: Bool) {
         let snapshot = service.gate.breaker.snapshot
         // The changed limits may have room, so a breaker that a limit opened is closed.
-        let isOver = service.gate.definition.breaker.isMetricsOnly || (limitsChanged && service.gate.breaker.isOpenByLimit)
-        if isOver, snapshot.forced == nil, snapshot.state != .closed {
+        let mustClose =
+            service.gate.definition.breaker.isMetricsOnly || (limitsChanged && service.gate.breaker.isOpenByLimit)
+        if mustClose, snapshot.forced == nil, snapshot.state != .closed {
             run(.close(.auto, expectedGeneration: snapshot.generation), on: service) { _ in }
         }
         read(CollectionOfOne(service))
@@ -96,7 +99,7 @@ extension ServiceExecutor {
             random: .random(in: 0...1, using: &runtime.entropy))
         runtime.pipeline.send(script) { [self] result in
             if case .success(let reply) = result {
-                apply(reply.snapshot, redisTime: reply.redisTime, sentAt: sentAt, to: service)
+                apply(reply.snapshot, redisTimeMilliseconds: reply.redisTimeMilliseconds, sentAt: sentAt, to: service)
                 restoreIfLost(service, reply)
             }
             completion(result)
@@ -115,29 +118,34 @@ extension ServiceExecutor {
         ) { _ in service.isRestoring = false }
     }
 
-    private func apply(_ snapshot: BreakerSnapshot, redisTime: Int64, sentAt: Instant? = nil, to service: GuardedService) {
-        // The service may have been removed while the command was in progress. Nothing may be scheduled for it then.
+    private func apply(
+        _ snapshot: BreakerSnapshot, redisTimeMilliseconds: Int64, sentAt: Instant? = nil, to service: GuardedService
+    ) {
+        // The service may have been removed while the command was in progress. Schedule nothing for it then.
         guard service.gate.isConfigured else { return }
-        let before = service.gate.breaker.snapshot
+        let previous = service.gate.breaker.snapshot
         let openUntil = service.gate.breaker.openUntil
         let forcedUntil = service.gate.breaker.forcedUntil
         let now = runtime.time.now()
-        guard service.gate.breaker.apply(snapshot, redisTime: redisTime, sentAt: sentAt, receivedAt: now) else {
+        let isApplied = service.gate.breaker.apply(
+            snapshot, redisTimeMilliseconds: redisTimeMilliseconds, sentAt: sentAt, receivedAt: now)
+        guard isApplied else {
             if service.gate.breaker.openUntil != openUntil { scheduleHalfOpen(of: service) }
             if service.gate.breaker.forcedUntil != forcedUntil { scheduleForcedEnd(of: service) }
             return
         }
         service.metrics.record(state: service.gate.breaker.actingState(now: now), forced: service.gate.breaker.forced(now: now))
-        if snapshot.state == .open, before.state != .open { service.metrics.trips.increment() }
+        if snapshot.state == .open, previous.state != .open { service.metrics.trips.increment() }
         scheduleHalfOpen(of: service)
         scheduleForcedEnd(of: service)
         defer { resume(service) }
-        // The first read after a start brings a newer generation, but no change worth logging if the state is the same.
-        guard (before.state, before.forced) != (snapshot.state, snapshot.forced) else { return }
+        // The first read after a start brings a newer generation, which is not worth a log entry if the state is the
+        // same.
+        guard (previous.state, previous.forced) != (snapshot.state, snapshot.forced) else { return }
         runtime.logger.log(
             .breakerChanged,
             [
-                "service": service.name, "from": before.state.rawValue, "to": snapshot.state.rawValue,
+                "service": service.name, "from": previous.state.rawValue, "to": snapshot.state.rawValue,
                 "cause": BreakerSnapshot.oneLine(snapshot.cause), "reason": BreakerSnapshot.oneLine(snapshot.reason),
                 "by": BreakerSnapshot.oneLine(snapshot.changedBy), "generation": "\(snapshot.generation)",
             ])
@@ -157,7 +165,7 @@ extension ServiceExecutor {
 
     // MARK: Scheduled changes
 
-    /// Schedules half-opening an open breaker, which does not depend on a call. Every sidecar schedules it, and the
+    /// Schedules the time to half-open an open breaker, even if no call arrives. Every sidecar schedules it, and the
     /// generation ensures that only one succeeds.
     private func scheduleHalfOpen(of service: GuardedService) {
         service.halfOpenTimer?.cancel()
@@ -172,8 +180,8 @@ extension ServiceExecutor {
         let until = service.gate.breaker.snapshot.untilMilliseconds
         run(.halfOpen(expectedGeneration: service.gate.breaker.snapshot.generation), on: service) { [self] result in
             guard case .success(let reply) = result, !reply.tookEffect, !isRetry else { return }
-            // Redis rejected the change because another sidecar had corrected the end of the open time after a clock
-            // jump. By this sidecar's clock the corrected end has passed too, so try once more.
+            // Another sidecar may have corrected the end of the open time after a clock jump, so that Redis rejected
+            // the change. If the corrected end has passed by this sidecar's clock too, try once more.
             let now = runtime.time.now()
             guard service.gate.breaker.snapshot.state == .open, service.gate.breaker.snapshot.untilMilliseconds != until,
                 let end = service.gate.breaker.openUntil, end <= now

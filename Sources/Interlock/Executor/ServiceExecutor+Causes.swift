@@ -4,10 +4,11 @@ internal import RedisClient
 extension ServiceExecutor {
     // MARK: The limit
 
-    /// Opens the breaker, if it is configured to trip on limits, after a limit of the whole service refused a call. The
-    /// limit has room again after `retryAfter` milliseconds.
-    func tripOnLimit(_ service: GuardedService, retryAfter: Int64) {
-        guard let pause = service.gate.beginLimitTrip(retryAfter: retryAfter) else { return }
+    /// Opens the breaker after a limit of the whole service refused a call, if the service is configured to trip on
+    /// limits.
+    /// - Parameter retryAfterMilliseconds: the time in milliseconds until the limit has room again.
+    func tripOnLimit(_ service: GuardedService, retryAfterMilliseconds: Int64) {
+        guard let pause = service.gate.beginLimitTrip(retryAfterMilliseconds: retryAfterMilliseconds) else { return }
         let generation = service.gate.breaker.snapshot.generation
         run(.trip(.limit, expectedGeneration: generation, openFor: pause, pauseMilliseconds: nil), on: service) { [self] result in
             service.gate.breakerChangeEnded()
@@ -17,7 +18,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Closes the breaker if only a limit opened it, because the limits have room again.
+    /// Closes the breaker if a limit opened it, because the limits have room again.
     func closeAfterLimit(_ service: GuardedService, isRetry: Bool = false) {
         guard service.gate.beginClosingAfterLimit(now: runtime.time.now()) else { return }
         run(.close(.limit, expectedGeneration: service.gate.breaker.snapshot.generation), on: service) { [self] result in
@@ -29,8 +30,8 @@ extension ServiceExecutor {
 
     // MARK: Forced states
 
-    /// Forces a breaker's state for the whole fleet; a `nil` state ends the forced state.
-    /// - Parameter milliseconds: the duration of the forced state; `nil` to force it until it is ended.
+    /// Forces a breaker's state for the whole fleet; `nil` ends the forced state.
+    /// - Parameter milliseconds: the duration of the forced state; `nil` for no end.
     func force(
         _ service: GuardedService, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64?, reason: String,
         by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
@@ -48,8 +49,9 @@ extension ServiceExecutor {
                     )))
             return
         }
-        if let wrong = BreakerSnapshot.controlCharacter(in: reason) {
-            let message = "reason: expected one line without control characters, but it contains \(wrong.readableName)"
+        if let controlCharacter = BreakerSnapshot.controlCharacter(in: reason) {
+            let message =
+                "reason: expected one line without control characters, but it contains \(controlCharacter.readableName)"
             completion(.failure(InterlockError(.invalid, message)))
             return
         }
@@ -71,23 +73,24 @@ extension ServiceExecutor {
             completion(.failure(InterlockError(.invalid, "the service \"\(service.name)\" has no probe; configure one")))
             return
         }
-        let majority = probe.origin == .all ? runtime.sidecars / 2 + 1 : nil
-        let lifetime = probe.outageLifetime.wholeMilliseconds
+        let majority = probe.origin == .all ? runtime.sidecarCount / 2 + 1 : nil
+        let lifetimeMilliseconds = probe.outageLifetime.wholeMilliseconds
         let generation = service.gate.breaker.snapshot.generation
         func down(_ reason: String, quorum: Int?, isConfirmation: Bool = false) -> BreakerOperation {
             .down(
-                reason: Self.truncated(reason), lifetimeMilliseconds: lifetime, quorum: quorum, isConfirmation: isConfirmation,
-                knownGeneration: generation)
+                reason: Self.truncated(reason), lifetimeMilliseconds: lifetimeMilliseconds, quorum: quorum,
+                isConfirmation: isConfirmation, knownGeneration: generation)
         }
         let operation: BreakerOperation
         switch finding {
         case .up:
             operation = .up(expectedGeneration: generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: majority)
-        case _ where service.gate.definition.breaker.isMetricsOnly, .seconded where majority != nil || runtime.sidecars < 2:
+        case _ where service.gate.definition.breaker.isMetricsOnly,
+            .seconded where majority != nil || runtime.sidecarCount < 2:
             completion(.success(actingState(of: service)))
             return
         case .down(let reason): operation = down(reason, quorum: majority)
-        case .suspected(let reason): operation = down(reason, quorum: majority ?? (runtime.sidecars < 2 ? nil : 2))
+        case .suspected(let reason): operation = down(reason, quorum: majority ?? (runtime.sidecarCount < 2 ? nil : 2))
         case .seconded(let reason): operation = down(reason, quorum: 2, isConfirmation: true)
         }
         run(operation, on: service) { [self] result in
@@ -100,17 +103,17 @@ extension ServiceExecutor {
             case (.seconded, _), (_, .success): break
             case (.down, .failure), (.suspected, .failure):
                 if service.gate.breaker.forced(now: runtime.time.now()) == nil {
-                    tripLocally(service, .outage, forMilliseconds: lifetime)
+                    tripLocally(service, .outage, forMilliseconds: lifetimeMilliseconds)
                 }
             }
             completion(.success(actingState(of: service)))
         }
     }
 
-    private static func truncated(_ words: String) -> String {
-        let reason = BreakerSnapshot.oneLine(words)
-        guard reason.utf8.count > BreakerSnapshot.maximumReasonLength else { return reason }
-        var truncated = reason.prefix(BreakerSnapshot.maximumReasonLength)
+    private static func truncated(_ reason: String) -> String {
+        let line = BreakerSnapshot.oneLine(reason)
+        guard line.utf8.count > BreakerSnapshot.maximumReasonLength else { return line }
+        var truncated = line.prefix(BreakerSnapshot.maximumReasonLength)
         while truncated.utf8.count > BreakerSnapshot.maximumReasonLength { truncated.removeLast() }
         return String(truncated)
     }

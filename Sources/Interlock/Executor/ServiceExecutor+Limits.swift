@@ -5,7 +5,7 @@ internal import RedisClient
 
 /// Sends the batches of each service's limiter to Redis, and delivers the decisions.
 extension ServiceExecutor {
-    /// Asks the limits of `service`. Returns an ID with which to cancel the wait.
+    /// Asks the limits of `service` to grant calls. Returns an ID with which to cancel the wait.
     func take(
         _ service: GuardedService, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         caller: GuardedService.Caller
@@ -17,22 +17,22 @@ extension ServiceExecutor {
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil)
         switch service.gate.limiter.admit(request, now: now) {
         case .queued:
-            noteBacklog(of: service)
+            updateBacklog(of: service)
             scheduleFlush(of: service)
-        case .waiting(let answer):
-            reportLimited(service, by: answer, cost: cost)
+        case .waiting(let decision):
+            reportLimited(service, by: decision, cost: cost)
             scheduleWakeUp(of: service, now: now)
-        case .answered(let answer):
+        case .decided(let decision):
             service.metrics.remembered.increment(by: count)
-            reportLimited(service, by: answer, cost: cost)
-            deliverRefusal(service, .init(id: id, answer: answer, requestIndex: nil, calls: 0..<count), cost: cost)
+            reportLimited(service, by: decision, cost: cost)
+            deliverRefusal(service, .init(id: id, decision: decision, requestIndex: nil, calls: 0..<count), cost: cost)
         case .unlimited:
             completeUnlimited(service, id: id, count: count, subject: subject)
         }
         return id
     }
 
-    /// Cancels a wait. If the call's batch is in progress, its grant is refunded.
+    /// Cancels a wait. If the call's batch is in progress, a grant is refunded when it arrives.
     func cancelTake(_ id: Int, of service: GuardedService) {
         guard service.gate.limiter.remove(id) else { return }
         _ = service.callers.remove(id)
@@ -49,24 +49,27 @@ extension ServiceExecutor {
         if service.gate.limiter.hasArrivals { scheduleFlush(of: service) }
     }
 
-    /// Drops remembered refusals when Redis is back, because it may have lost their counters.
+    /// Drops the remembered refusals when Redis is connected again, because it may have lost their counters.
     func redisReconnected(_ service: GuardedService) {
         service.gate.limiter.forgetRefusals()
         reconsiderLimits(of: service)
     }
 
-    private func reportLimited(_ service: GuardedService, by answer: CallDecision, cost: Int64) {
-        guard let retryAfter = answer.retryAfter,
-            service.gate.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
+    /// Reports a refusal to the breaker if a limit of the whole service caused it.
+    private func reportLimited(_ service: GuardedService, by decision: CallDecision, cost: Int64) {
+        guard let retryAfterMilliseconds = decision.retryAfterMilliseconds,
+            service.gate.definition.limits.contains(where: { $0.name == decision.limitName && !$0.isPerSubject })
         else { return }
-        tripOnLimit(service, retryAfter: Self.pause(forCost: cost, retryAfter))
+        tripOnLimit(service, retryAfterMilliseconds: Self.pauseMilliseconds(forCost: cost, retryAfterMilliseconds))
     }
 
-    /// Returns the time, in milliseconds, for which the limit is known to be full. Returns 1, the shortest pause, for a
-    /// call that costs more than 1: cheaper calls may still fit.
-    private static func pause(forCost cost: Int64, _ retryAfter: Int64) -> Int64 { cost == 1 ? retryAfter : 1 }
+    /// Returns the time for which the limit is known to be full. For a call that costs more than 1, that is 1 ms, the
+    /// shortest pause, because cheaper calls may still fit.
+    private static func pauseMilliseconds(forCost cost: Int64, _ retryAfterMilliseconds: Int64) -> Int64 {
+        cost == 1 ? retryAfterMilliseconds : 1
+    }
 
-    /// Reevaluates all waiting calls. Call when the limits have changed or Redis is connected again.
+    /// Re-evaluates all waiting calls, because the limits have changed or Redis is connected again.
     func reconsiderLimits(of service: GuardedService) {
         scheduleFlush(of: service)
         scheduleWakeUp(of: service, now: runtime.time.now())
@@ -74,7 +77,7 @@ extension ServiceExecutor {
 
     // MARK: Batches
 
-    private func noteBacklog(of service: GuardedService) {
+    private func updateBacklog(of service: GuardedService) {
         guard service.isBackedUp != service.gate.limiter.isBackedUp else { return }
         service.isBackedUp.toggle()
         backedUpServices += service.isBackedUp ? 1 : -1
@@ -99,11 +102,11 @@ extension ServiceExecutor {
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
         answerUnlimited(service)
-        // Refunds are sent first, so that the calls of this batch can use them.
+        // Send the refunds first, so that the calls of this batch can use them.
         sendPendingRefunds(of: service)
-        let next = service.gate.limiter.nextBatch(now: sentAt, sidecars: runtime.sidecars)
-        noteBacklog(of: service)
-        guard let batch = next else { return scheduleWakeUp(of: service, now: sentAt) }
+        let nextBatch = service.gate.limiter.nextBatch(now: sentAt, sidecars: runtime.sidecarCount)
+        updateBacklog(of: service)
+        guard let batch = nextBatch else { return scheduleWakeUp(of: service, now: sentAt) }
         guard runtime.pipeline.isUp else {
             let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected yet")
             decideLocally(service, batch, reason: reason, now: sentAt)
@@ -122,8 +125,10 @@ extension ServiceExecutor {
                 answerUnlimited(service)
                 // The calls queued behind the batch must be answered within `redis.timeout`, so they cannot wait for
                 // another timeout.
-                if error.isUnavailability, let next = service.gate.limiter.nextBatch(now: now, sidecars: runtime.sidecars) {
-                    decideLocally(service, next, reason: error, now: now)
+                if error.isUnavailability,
+                    let queuedBatch = service.gate.limiter.nextBatch(now: now, sidecars: runtime.sidecarCount)
+                {
+                    decideLocally(service, queuedBatch, reason: error, now: now)
                 }
             }
             // Calls that are read later in this tick join the next batch.
@@ -131,7 +136,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Grants queued calls whose limits a reload has removed.
+    /// Answers queued calls whose limits a reload has removed.
     private func answerUnlimited(_ service: GuardedService) {
         for request in service.gate.limiter.removeUnlimited() {
             completeUnlimited(service, id: request.id, count: request.count, subject: request.subject)
@@ -143,99 +148,104 @@ extension ServiceExecutor {
     ) {
         limitsRequestedAt = sentAt
         defer { limitsRequestedAt = nil }
-        var results = resolutions
+        // Taken out of the property, in case a delivery applies another batch.
+        var buffer = resolutions
         resolutions = []
         service.gate.limiter.apply(
-            verdict, of: batch, sentAt: sentAt, now: now, sidecars: runtime.sidecars, into: &results)
+            verdict, of: batch, sentAt: sentAt, now: now, sidecars: runtime.sidecarCount, into: &buffer)
         for notice in service.gate.limiter.removeNotices() { publisher.publish(LimitEvent(notice, of: service)) }
         if service.gate.isConfigured { service.metrics.countShadowRefusals(verdict, batch.limits) }
         reportUsage(service, batch, verdict)
-        var taken = 0
-        var limited = 0
-        for resolution in results {
-            let delivered = deliver(service, resolution, cost: resolution.requestIndex.map { batch.requests[$0].cost } ?? 1) {
+        var takenCount = 0
+        var limitedCount = 0
+        for resolution in buffer {
+            let deliveredCount = deliver(
+                service, resolution, cost: resolution.requestIndex.map { batch.requests[$0].cost } ?? 1
+            ) {
                 guard let requestIndex = resolution.requestIndex else { return [] }
                 return batch.charges(
                     ofRequestAt: requestIndex, calls: 1, by: verdict, service: service.name, keys: runtime.keys)
             }
-            guard resolution.answer.isAllowed, let requestIndex = resolution.requestIndex else {
-                limited += resolution.calls.count
-                service.metrics.countRefusal(resolution.calls.count, by: resolution.answer.limitName)
+            guard resolution.decision.isAllowed, let requestIndex = resolution.requestIndex else {
+                limitedCount += resolution.calls.count
+                service.metrics.countRefusal(resolution.calls.count, by: resolution.decision.limitName)
                 if resolution.requestIndex == nil { service.metrics.remembered.increment(by: resolution.calls.count) }
                 continue
             }
-            taken += resolution.calls.count
-            guard delivered < resolution.calls.count else { continue }
+            takenCount += resolution.calls.count
+            guard deliveredCount < resolution.calls.count else { continue }
             refund(
                 service,
                 batch.charges(
-                    ofRequestAt: requestIndex, calls: resolution.calls.count - delivered, by: verdict, service: service.name,
-                    keys: runtime.keys))
+                    ofRequestAt: requestIndex, calls: resolution.calls.count - deliveredCount, by: verdict,
+                    service: service.name, keys: runtime.keys))
         }
-        service.metrics.taken.increment(by: taken)
-        service.metrics.limited.increment(by: limited)
-        results.removeAll(keepingCapacity: true)
-        resolutions = results
-        // Calls that were in progress when `failWaiting` was called must not start to wait.
-        if let end = service.waitFailure { failWaiting(service, end) }
+        service.metrics.taken.increment(by: takenCount)
+        service.metrics.limited.increment(by: limitedCount)
+        buffer.removeAll(keepingCapacity: true)
+        resolutions = buffer
+        // Calls that were in progress when `failWaiting` ran must not start to wait.
+        if let waitFailure = service.waitFailure { failWaiting(service, waitFailure) }
         scheduleWakeUp(of: service, now: now)
     }
 
     /// Reports to the breaker whether the limits of the whole service had room for the batch.
     private func reportUsage(_ service: GuardedService, _ batch: ServiceBatch, _ verdict: BatchVerdict) {
-        var allGranted = true
-        var limitedFor: Int64?
-        var granted: Int64 = 0
+        var isEveryCallGranted = true
+        var limitedMilliseconds: Int64?
+        var grantedCost: Int64 = 0
         for run in batch.limits.runs where !verdict.fits.isEmpty {
             guard let cost = batch.limits.charges[run.charges].first?.cost else { continue }
-            let decided = verdict.decision(on: run, of: batch.limits)
-            granted += Int64(decided.granted) * cost
-            guard decided.granted < run.count else { continue }
-            allGranted = false
-            guard !batch.limits.definition(of: decided.binding).isPerSubject else { continue }
-            let pause = Self.pause(forCost: cost, (decided.retryAfterMicroseconds + 999) / 1000)
-            limitedFor = min(limitedFor ?? pause, pause)
+            let decision = verdict.decision(on: run, of: batch.limits)
+            grantedCost += Int64(decision.grantedCount) * cost
+            guard decision.grantedCount < run.count else { continue }
+            isEveryCallGranted = false
+            guard !batch.limits.definition(of: decision.bindingIndex).isPerSubject else { continue }
+            let pauseMilliseconds = Self.pauseMilliseconds(
+                forCost: cost, (decision.retryAfterMicroseconds + 999) / 1000)
+            limitedMilliseconds = min(limitedMilliseconds ?? pauseMilliseconds, pauseMilliseconds)
         }
-        if let limitedFor {
-            tripOnLimit(service, retryAfter: limitedFor)
-        } else if allGranted || (granted > 0 && batch.hasCapacity(after: granted, by: verdict)) {
+        if let limitedMilliseconds {
+            tripOnLimit(service, retryAfterMilliseconds: limitedMilliseconds)
+        } else if isEveryCallGranted || (grantedCost > 0 && batch.hasCapacity(after: grantedCost, by: verdict)) {
             closeAfterLimit(service)
         }
     }
 
     private func deliverRefusal(_ service: GuardedService, _ resolution: ServiceLimiter.CallResolution, cost: Int64) {
         service.metrics.limited.increment(by: resolution.calls.count)
-        service.metrics.countRefusal(resolution.calls.count, by: resolution.answer.limitName)
+        service.metrics.countRefusal(resolution.calls.count, by: resolution.decision.limitName)
         _ = deliver(service, resolution, cost: cost)
     }
 
     /// Delivers a decision to the callers.
     /// - Parameter cost: the cost of each call.
-    /// - Returns: the number of calls that accepted the decision. The rest of a grant is refunded.
+    /// - Returns: the number of calls that accepted the decision. The caller refunds the other granted calls.
     private func deliver(
         _ service: GuardedService, _ resolution: ServiceLimiter.CallResolution, cost: @autoclosure () -> Int64,
         charges: () -> [CounterCharge] = { [] }
     ) -> Int {
-        let known = resolution.isLast ? service.callers.remove(resolution.id) : service.callers[resolution.id]
-        switch known {
+        let caller = resolution.isLast ? service.callers.remove(resolution.id) : service.callers[resolution.id]
+        switch caller {
         case nil:
             return 0
-        case .take(let completion) where resolution.answer.outcome == .neverSatisfiable:
-            let error = InterlockError.neverGranted(cost: cost(), by: resolution.answer, of: service)
+        case .take(let completion) where resolution.decision.outcome == .neverSatisfiable:
+            let error = InterlockError.neverGranted(cost: cost(), by: resolution.decision, of: service)
             for offset in resolution.calls { _ = completion(.failed(error), offset: offset) }
             return 0
         case .take(let completion):
             let count = resolution.calls.count
-            let answer =
+            let take =
                 count == 1
-                ? TakeResult.decided(resolution.answer)
-                : .decidedBatch(resolution.answer, count: count, step: resolution.step)
-            return completion(answer, offset: resolution.calls.lowerBound) ? count : 0
+                ? TakeResult.decided(resolution.decision)
+                : .decidedBatch(resolution.decision, count: count, step: resolution.step)
+            return completion(take, offset: resolution.calls.lowerBound) ? count : 0
         case .permit(let permit):
-            return limitsDecided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0
+            return limitsDecided(permit, of: service, resolution.decision, charges: charges) ? 1 : 0
         }
     }
 
+    /// Fails `count` calls that were made as one.
     private func failCall(_ service: GuardedService, id: Int, count: Int = 1, _ error: InterlockError) {
         guard let caller = service.callers.remove(id) else { return }
         service.metrics.failed.increment(by: count)
@@ -245,13 +255,13 @@ extension ServiceExecutor {
         }
     }
 
+    /// Answers calls to which no limit applies: grants a permit's call, and fails a call that only takes from limits.
     private func completeUnlimited(_ service: GuardedService, id: Int, count: Int = 1, subject: String?) {
         let completion: Completion<TakeResult>
         switch service.callers.remove(id) {
         case nil: return
-        case .take(let taker): completion = taker
+        case .take(let takeCompletion): completion = takeCompletion
         case .permit(let permit):
-            // If no limit applies, the limits grant the call.
             _ = limitsDecided(permit, of: service, .unlimited) { [] }
             return
         }
@@ -282,7 +292,7 @@ extension ServiceExecutor {
             apply(service, batch, .allGranted(batch.limits), sentAt: now, now: now)
         case .local:
             var counters = service.localCounters ?? LocalCounters()
-            let verdict = counters.evaluate(batch.limits, sidecars: runtime.sidecars, now: now)
+            let verdict = counters.evaluate(batch.limits, sidecars: runtime.sidecarCount, now: now)
             service.localCounters = counters
             apply(service, batch, verdict, sentAt: now, now: now)
         }
@@ -293,15 +303,15 @@ extension ServiceExecutor {
     private func scheduleWakeUp(of service: GuardedService, now: Instant) {
         service.wakeUp?.cancel()
         service.wakeUp = nil
-        guard let next = service.gate.limiter.nextWakeUp(now: now) else { return }
-        service.wakeUp = runtime.deadlines.schedule(at: next) { [unowned self, weak service] in
+        guard let wakeUpAt = service.gate.limiter.nextWakeUp(now: now) else { return }
+        service.wakeUp = runtime.deadlines.schedule(at: wakeUpAt) { [unowned self, weak service] in
             guard let service else { return }
             let now = runtime.time.now()
             var expired: [ServiceLimiter.CallResolution] = []
             service.gate.limiter.expire(now: now, into: &expired)
-            // The cost matters only for calls that can never be granted, and those do not wait.
+            // Any cost will do: it matters only for calls that can never be granted, and such calls do not wait.
             for resolution in expired { deliverRefusal(service, resolution, cost: 1) }
-            // The flush schedules the next wake-up; so does the verdict on a batch in progress.
+            // The flush schedules the next wake-up. So does the verdict on a batch in progress.
             scheduleFlush(of: service)
         }
     }
@@ -333,14 +343,16 @@ extension ServiceExecutor {
     private func sendRefunds(_ charges: [CounterCharge], to service: GuardedService) {
         runtime.pipeline.send(RefundScript(charges: charges)) { [self] result in
             guard case .success = result else { return }
-            for charge in charges { service.gate.limiter.recordRefund(definition: charge.definition, subject: charge.subject) }
+            for charge in charges {
+                service.gate.limiter.recordRefund(definitionIndex: charge.definitionIndex, subject: charge.subject)
+            }
             scheduleFlush(of: service)
         }
     }
 
     // MARK: Rates that callers specify
 
-    /// Runs `CL.THROTTLE`. It is unavailable while Redis is down, because the sidecar keeps no state of such rates.
+    /// Runs `CL.THROTTLE`. Fails while Redis is down, because the sidecar keeps no state of such rates.
     func throttle(_ request: ThrottleRequest, completion: Completion<Result<ThrottleResult, InterlockError>>) {
         let script = ThrottleScript(key: runtime.keys.throttle(request.key.text), request: request)
         runtime.pipeline.send(script) { completion($0.mapError(InterlockError.init)) }
@@ -348,7 +360,7 @@ extension ServiceExecutor {
 
     // MARK: Reading
 
-    /// Passes the decision that a call of cost 1 would get to `completion`. Takes nothing.
+    /// Calls `completion` with the decision that a call of cost 1 would get. Takes nothing.
     func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeResult>) {
         list(service, subject: subject) { result in
             switch result {
@@ -356,7 +368,7 @@ extension ServiceExecutor {
                 completion(.failed(error))
             case .success(let states):
                 if let binding = LimitState.binding(of: states) {
-                    completion(.decided(binding.answer))
+                    completion(.decided(binding.callDecision))
                 } else {
                     completion(.failed(.noLimit(of: service)))
                 }
@@ -370,24 +382,24 @@ extension ServiceExecutor {
         completion: @escaping (Result<[LimitState], InterlockError>) -> Void
     ) {
         let definitions = service.gate.definition.limits
-        let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
-        guard !applicable.isEmpty else { return completion(.success([])) }
+        let applicableIndices = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
+        guard !applicableIndices.isEmpty else { return completion(.success([])) }
         let subject = subject.map(SubjectRegistry.counterName(for:)).map {
             service.subjects.hasCapacity(for: $0) ? $0 : SubjectRegistry.overflow
         }
         let script = PeekScript(
-            keyNames: applicable.map { index in
+            keyNames: applicableIndices.map { index in
                 runtime.keys.rate(
                     service: service.name, of: definitions[index], subject: definitions[index].isPerSubject ? subject : nil)
             },
-            limits: applicable.map { definitions[$0] })
+            limits: applicableIndices.map { definitions[$0] })
         runtime.pipeline.send(script) { result in
             completion(
                 result.map { counters in
-                    zip(applicable, counters).map { index, counter in
+                    zip(applicableIndices, counters).map { index, counter in
                         LimitState(
                             definition: definitions[index],
-                            answer: CallDecision(peeking: definitions[index], counter))
+                            callDecision: CallDecision(peeking: definitions[index], counter))
                     }
                 }.mapError(InterlockError.init))
         }
@@ -395,13 +407,17 @@ extension ServiceExecutor {
 }
 
 extension CallDecision {
+    /// Creates the decision that a call of cost 1 would get from one limit.
     fileprivate init(peeking definition: LimitDefinition, _ counter: PeekScript.Counter) {
         let remaining = max(0, definition.capacity - counter.taken)
         let isGranted = remaining >= 1 || definition.isShadow
-        let retryAfter = max(1, (counter.retryAfterMicroseconds + 999) / 1000)
+        let retryAfterMilliseconds = max(1, (counter.retryAfterMicroseconds + 999) / 1000)
         self.init(
-            isGranted ? .taken : .refused(retryAfter: retryAfter), limit: definition.limit, remaining: remaining,
-            resetAfter: isGranted ? counter.resetAfter : max(retryAfter, counter.resetAfter), limitName: definition.name)
+            isGranted ? .taken : .refused(retryAfterMilliseconds: retryAfterMilliseconds), limit: definition.limit,
+            remaining: remaining,
+            resetAfterMilliseconds: isGranted
+                ? counter.resetAfterMilliseconds : max(retryAfterMilliseconds, counter.resetAfterMilliseconds),
+            limitName: definition.name)
     }
 }
 
@@ -414,7 +430,7 @@ extension LimitEvent {
             case .shadow: .shadow
             }
         self.init(
-            kind: kind, service: service.name, limitName: service.gate.definition.limits[notice.definition].name,
+            kind: kind, service: service.name, limitName: service.gate.definition.limits[notice.definitionIndex].name,
             subject: notice.subject, used: notice.used, limit: notice.capacity)
     }
 }
@@ -429,10 +445,10 @@ extension InterlockError {
                 : "the limits of the service \"\(service.name)\" count per subject; name a subject")
     }
 
-    /// Returns the error for a call that costs more than a limit can ever grant at once, so that waiting cannot help.
-    static func neverGranted(cost: Int64, by answer: CallDecision, of service: GuardedService) -> InterlockError {
-        var reason = "the limit is \(answer.limit)"
-        if let definition = service.gate.definition.limits.first(where: { $0.name == answer.limitName }) {
+    /// Returns the error for a call that costs more than a limit can ever grant at once.
+    static func neverGranted(cost: Int64, by decision: CallDecision, of service: GuardedService) -> InterlockError {
+        var reason = "the limit is \(decision.limit)"
+        if let definition = service.gate.definition.limits.first(where: { $0.name == decision.limitName }) {
             let limit = "the limit \(definition.name) of the service \"\(service.name)\""
             reason =
                 definition.capacity == definition.limit

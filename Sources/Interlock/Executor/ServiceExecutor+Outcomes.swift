@@ -12,12 +12,13 @@ extension ServiceExecutor {
     }
 
     private func sendTrialOutcome(
-        _ service: GuardedService, id: PermitID, _ outcome: Outcome, generation: Int64, pause: Int64?, now: Instant,
-        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+        _ service: GuardedService, id: PermitID, _ outcome: Outcome, generation: Int64, pauseMilliseconds: Int64?,
+        now: Instant, completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
         let operation = BreakerOperation.trialOutcome(
             id: id.description, outcome, expectedGeneration: generation,
-            retryAfterMilliseconds: service.gate.upstreamRetry(now: now), pauseMilliseconds: pause)
+            retryAfterMilliseconds: service.gate.upstreamRetryMilliseconds(now: now),
+            pauseMilliseconds: pauseMilliseconds)
         run(operation, on: service) { [self] result in
             if case .failure(let error) = result {
                 guard error.isUnavailability else {
@@ -25,8 +26,8 @@ extension ServiceExecutor {
                     return
                 }
                 if outcome == .error {
-                    let openFor = service.gate.definition.breaker.openFor.lowerBound.wholeMilliseconds
-                    tripLocally(service, .failures, forMilliseconds: pause ?? openFor)
+                    let minimumMilliseconds = service.gate.definition.breaker.openFor.lowerBound.wholeMilliseconds
+                    tripLocally(service, .failures, forMilliseconds: pauseMilliseconds ?? minimumMilliseconds)
                 }
             }
             completion(.success(actingState(of: service)))
@@ -35,39 +36,41 @@ extension ServiceExecutor {
 
     // MARK: Outcomes
 
-    /// Applies the outcome of a permitted call to the breaker, and answers with the breaker's new state.
+    /// Applies the outcome of a permitted call to the breaker. Calls `completion` with the breaker's new state.
     func record(
         _ report: OutcomeReport, of permit: PermitTable.Permit, id: PermitID, _ service: GuardedService, now: Instant,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
-        let answer = { [self] () -> Void in completion(.success(actingState(of: service))) }
-        switch service.gate.reported(report, of: permit, now: now) {
-        case .trial(let outcome, let pause):
+        let complete = { [self] () -> Void in completion(.success(actingState(of: service))) }
+        switch service.gate.outcomeReported(report, of: permit, now: now) {
+        case .trial(let outcome, let pauseMilliseconds):
             sendTrialOutcome(
-                service, id: id, outcome, generation: permit.generation, pause: pause, now: now, completion: completion)
-        case .trip(let pause): tripForPause(service, pause, then: answer)
-        case .counted(.sendNow): sendSums(of: service, then: answer)
-        case .counted(.sendNext): service.awaitingReport.append(answer)
+                service, id: id, outcome, generation: permit.generation, pauseMilliseconds: pauseMilliseconds, now: now,
+                completion: completion)
+        case .trip(let pauseMilliseconds): tripForPause(service, pauseMilliseconds, then: complete)
+        case .counted(.sendNow): sendSums(of: service, then: complete)
+        case .counted(.sendNext): service.awaitingReport.append(complete)
         case .counted(let action):
             execute(action, for: service)
-            answer()
+            complete()
         }
     }
 
-    /// Opens the breaker for `pause` milliseconds, as the upstream asked. Calls `done` once Redis has replied.
-    private func tripForPause(_ service: GuardedService, _ pause: Int64, then done: @escaping () -> Void) {
+    /// Opens the breaker for the pause that the upstream asked for. Calls `done` once Redis has replied.
+    private func tripForPause(_ service: GuardedService, _ pauseMilliseconds: Int64, then done: @escaping () -> Void) {
         let settings = service.gate.definition.breaker
         let generation = service.gate.breaker.snapshot.generation
         var operation = BreakerOperation.trip(
-            .retryAfter, expectedGeneration: generation, openFor: settings.openFor, pauseMilliseconds: pause)
+            .retryAfter, expectedGeneration: generation, openFor: settings.openFor,
+            pauseMilliseconds: pauseMilliseconds)
         if settings.isDecidedByVotes {
-            tripLocally(service, .retryAfter, forMilliseconds: pause)
-            operation = .vote(.retryAfter, expectedGeneration: generation, pauseMilliseconds: pause)
+            tripLocally(service, .retryAfter, forMilliseconds: pauseMilliseconds)
+            operation = .vote(.retryAfter, expectedGeneration: generation, pauseMilliseconds: pauseMilliseconds)
         }
         run(operation, on: service) { [self] result in
             service.gate.breakerChangeEnded()
             if case .failure(let error) = result, error.isUnavailability {
-                tripLocally(service, .retryAfter, forMilliseconds: pause)
+                tripLocally(service, .retryAfter, forMilliseconds: pauseMilliseconds)
             }
             done()
         }
@@ -81,44 +84,46 @@ extension ServiceExecutor {
             sendSums(of: service) {}
         case .sendAt(let instant):
             runtime.deadlines.schedule(at: instant) { [unowned self] in
-                execute(service.gate.breaker.handlePlannedReport(now: runtime.time.now()), for: service)
+                execute(service.gate.breaker.scheduledReportDue(now: runtime.time.now()), for: service)
             }
         case .vote(let cause):
             recordLocalTrip(service, cause)
             let generation = service.gate.breaker.snapshot.generation
             run(.vote(cause, expectedGeneration: generation, pauseMilliseconds: nil), on: service) { _ in }
-            execute(service.gate.breaker.planReport(now: runtime.time.now()), for: service)
+            execute(service.gate.breaker.scheduleReport(now: runtime.time.now()), for: service)
         }
     }
 
+    /// Sends the unsent outcomes of a service. Calls `done` once Redis has replied.
     private func sendSums(of service: GuardedService, then done: @escaping () -> Void) {
         let now = runtime.time.now()
         guard let sums = service.gate.breaker.takeUnsent(now: now) else { return done() }
         let generation = service.gate.breaker.snapshot.generation
         let operation = BreakerOperation.report(
-            sums, expectedGeneration: generation, retryAfterMilliseconds: service.gate.upstreamRetry(now: now))
+            sums, expectedGeneration: generation,
+            retryAfterMilliseconds: service.gate.upstreamRetryMilliseconds(now: now))
         run(operation, on: service) { [self] result in
             let now = runtime.time.now()
-            var lost: OutcomeSums?
+            var lostSums: OutcomeSums?
             if case .failure(let error) = result {
-                if !error.isOutcomeUnknown { lost = sums }
+                if !error.isOutcomeUnknown { lostSums = sums }
                 if error.isUnavailability, let cause = service.gate.breaker.evaluateLocally(now: now) {
                     recordLocalTrip(service, cause)
                 }
             }
-            let next = service.gate.breaker.reportEnded(lost: lost, generation: generation, now: now)
-            let answers = service.awaitingReport
+            let nextAction = service.gate.breaker.reportEnded(lost: lostSums, generation: generation, now: now)
+            let completions = service.awaitingReport
             service.awaitingReport = []
             done()
-            guard case .success = result, next == .sendNow else {
-                for answer in answers { answer() }
-                return execute(next, for: service)
+            guard case .success = result, nextAction == .sendNow else {
+                for complete in completions { complete() }
+                return execute(nextAction, for: service)
             }
-            sendSums(of: service) { for answer in answers { answer() } }
+            sendSums(of: service) { for complete in completions { complete() } }
         }
     }
 
-    /// Sends all outcomes that were counted but not sent yet.
+    /// Sends all outcomes that were counted but are not sent yet.
     func flushOutcomes(of services: [GuardedService]) {
         for service in services { sendSums(of: service) {} }
     }

@@ -7,7 +7,7 @@ internal import RedisClient
 /// Executes the steps that each `ServiceGate` decides: runs the scripts of limits and breakers, sets timers and answers
 /// callers. Confined to the coordinator's event loop.
 final class ServiceExecutor {
-    /// The minimum time between two log entries about one service's unreported permits, in milliseconds.
+    /// The minimum time, in milliseconds, between two log entries about the unreported permits of one service.
     private static let warningIntervalMilliseconds: Int64 = 60_000
 
     let runtime: CoordinatorRuntime
@@ -15,21 +15,21 @@ final class ServiceExecutor {
 
     // Permits
     /// The unanswered calls that may wait, by number.
-    private var waiting: [UInt64: (service: GuardedService, call: GateCall)] = [:]
-    private var lastNumber: UInt64 = 0
+    private var waitingCalls: [UInt64: (service: GuardedService, call: GateCall)] = [:]
+    private var lastCallNumber: UInt64 = 0
 
     // Limits
     /// The services to flush at the end of this tick.
     var servicesToFlush: [GuardedService] = []
     /// The number of services whose limiter is backed up; see `ServiceLimiter.isBackedUp`.
     var backedUpServices = 0
+    /// A buffer that is reused between batches.
     var resolutions: [ServiceLimiter.CallResolution] = []
-    /// The start of the batch being delivered now, when it was sent to Redis or decided without it; `nil` between
-    /// deliveries.
+    /// While a batch is delivered, the time at which it was sent to Redis or decided without Redis; otherwise `nil`.
     var limitsRequestedAt: Instant?
 
     // Breakers
-    /// The services whose state is still to be read, in order.
+    /// The services whose breaker is still to be read, in order.
     var pendingReads: Deque<GuardedService> = []
     var readsInFlight = 0
     var isStartingReads = false
@@ -41,7 +41,8 @@ final class ServiceExecutor {
 
     // MARK: Permits
 
-    /// Requests a permit. Returns a number with which to cancel the call; `nil` if it was answered or cannot wait.
+    /// Requests a permit. Returns the number with which to cancel the call; `nil` if the call was answered or cannot
+    /// wait.
     func acquirePermit(
         _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitResult>
@@ -49,30 +50,30 @@ final class ServiceExecutor {
         if let refusal = service.gate.refusal(of: subject, mayWait: waitMilliseconds > 0, now: now) {
             service.metrics.countRefusal(refusal.reason)
             let state = service.gate.breaker.actingState(now: now)
-            completion(.refused(refusal.reason, state: state, retryAfter: refusal.retryAfter))
+            completion(.refused(refusal.reason, state: state, retryAfterMilliseconds: refusal.retryAfterMilliseconds))
             return nil
         }
-        lastNumber += 1
+        lastCallNumber += 1
         let call = GateCall(
-            number: lastNumber, cost: cost, subject: subject,
+            number: lastCallNumber, cost: cost, subject: subject,
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil,
             callerKey: service.permitCallers.insert(GuardedService.PermitCaller(completion: completion)))
-        if call.deadline != nil { waiting[call.number] = (service, call) }
+        if call.deadline != nil { waitingCalls[call.number] = (service, call) }
         execute(service.gate.admit(call, now: now), of: service, now: now)
         return call.isOver || call.deadline == nil ? nil : call.number
     }
 
-    /// Cancels an unanswered call and releases what it holds.
+    /// Cancels an unanswered call and releases its slot, trial permit and charges.
     func cancelPermit(_ number: UInt64) {
-        guard let (service, call) = waiting.removeValue(forKey: number) else { return }
+        guard let (service, call) = waitingCalls.removeValue(forKey: number) else { return }
         if let key = call.limitsKey { cancelTake(key, of: service) }
         let now = runtime.time.now()
         execute(service.gate.cancel(call, now: now), of: service, now: now)
         _ = service.permitCallers.remove(call.callerKey)
-        execute(service.gate.ended(call, wasGranted: false, now: now), of: service, now: now)
+        execute(service.gate.callEnded(call, wasGranted: false, now: now), of: service, now: now)
     }
 
-    /// Records the reported outcome of a call, and answers with the breaker's new state.
+    /// Records the reported outcome of a call. Calls `completion` with the breaker's new state.
     func report(
         _ service: GuardedService, permit id: PermitID, _ report: OutcomeReport,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
@@ -80,8 +81,8 @@ final class ServiceExecutor {
         let now = runtime.time.now()
         guard let permit = service.gate.removePermit(id) else { return completion.refuse(unknownPermitOf: service) }
         defer {
-            let held = now.millisecondsRoundedUp(since: permit.grantedAt)
-            execute(service.gate.freeSlot(heldForMilliseconds: held, now: now), of: service, now: now)
+            let heldMilliseconds = now.millisecondsRoundedUp(since: permit.grantedAt)
+            execute(service.gate.freeSlot(heldForMilliseconds: heldMilliseconds, now: now), of: service, now: now)
         }
         guard permit.expiresAt > now else { return completion.refuse(unknownPermitOf: service) }
         service.metrics.record(service.gate.definition.breaker.effectiveOutcome(report.outcome, status: report.status))
@@ -90,8 +91,8 @@ final class ServiceExecutor {
 
     // MARK: Steps
 
-    /// Executes the steps in order. Returns whether the call keeps the amounts that it took from the limits: it does if
-    /// its permit was delivered, or while it requests a trial permit.
+    /// Executes the steps in order. Returns whether the call keeps the amounts that it took from the limits, because
+    /// its permit was delivered or it requests a trial permit.
     @discardableResult
     func execute(
         _ steps: GateSteps, of service: GuardedService, now: Instant, charges: () -> [CounterCharge] = { [] }
@@ -104,7 +105,7 @@ final class ServiceExecutor {
         return isKept
     }
 
-    /// Continues the calls that got a slot or were resumed, one at a time. Each may pass its slot on to the next.
+    /// Continues the calls that got a slot or were resumed, one at a time. Each may pass its slot on to the next call.
     private func proceed(_ service: GuardedService) {
         guard !service.isProceeding else { return }
         service.isProceeding = true
@@ -113,7 +114,7 @@ final class ServiceExecutor {
             if !call.isOver { execute(service.gate.proceed(call, now: now), of: service, now: now) }
         }
         service.isProceeding = false
-        // The permits just issued may be the next to lapse.
+        // The permits that were just issued may be the next to lapse.
         if let due = service.gate.nextSlotTimer { setSlotTimer(of: service, at: due) }
     }
 
@@ -150,17 +151,18 @@ final class ServiceExecutor {
     ) -> Bool {
         switch step {
         case .requestTrial:
-            let taken = charges()
-            if !taken.isEmpty { service.permitCallers[call.callerKey]?.charges = taken }
+            let takenCharges = charges()
+            if !takenCharges.isEmpty { service.permitCallers[call.callerKey]?.charges = takenCharges }
             requestTrial(call, of: service)
             return true
-        case .requestLimits(_, let wait): requestLimits(call, of: service, waitMilliseconds: wait, now: now)
+        case .requestLimits(_, let waitMilliseconds):
+            requestLimits(call, of: service, waitMilliseconds: waitMilliseconds, now: now)
         case .grant: return grant(call, of: service, now: now)
-        case .refuse(_, let reason, let retryAfter):
-            refuse(call, of: service, reason, retryAfter: retryAfter, now: now)
+        case .refuse(_, let reason, let retryAfterMilliseconds):
+            refuse(call, of: service, reason, retryAfterMilliseconds: retryAfterMilliseconds, now: now)
         case .refuseForUnreported:
             logUnreported(service, now: now)
-            refuse(call, of: service, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
+            refuse(call, of: service, .busy, retryAfterMilliseconds: Breaker.forcedRetryMilliseconds, now: now)
         case .failUnconfigured: answer(call, of: service, .failed(.unconfigured(service.name)))
         case .proceed, .refund, .returnTrial, .closeAfterLimit, .wakeForSlots, .wakeForPause: break
         }
@@ -175,28 +177,29 @@ final class ServiceExecutor {
 
     private func requestTrial(_ call: GateCall, of service: GuardedService) {
         let now = runtime.time.now()
-        let lifetime = service.gate.definition.permitLifetime.wholeMilliseconds
-        let expiresAt = now.advanced(byMilliseconds: lifetime)
+        let lifetimeMilliseconds = service.gate.definition.permitLifetime.wholeMilliseconds
+        let expiresAt = now.advanced(byMilliseconds: lifetimeMilliseconds)
         let id = PermitID(runtime.entropy.drawPair())
         guard service.gate.beginTrialRequest() else {
             execute(service.gate.trialRefused(call, now: now), of: service, now: now)
             return
         }
         let operation = BreakerOperation.trial(
-            id: id.description, lifetimeMilliseconds: lifetime, knownGeneration: service.gate.breaker.snapshot.generation)
+            id: id.description, lifetimeMilliseconds: lifetimeMilliseconds,
+            knownGeneration: service.gate.breaker.snapshot.generation)
         run(operation, on: service) { [self] result in
             let now = runtime.time.now()
-            let answer: ServiceGate.TrialResult
+            let trialResult: ServiceGate.TrialResult
             switch result {
-            case .success(let reply): answer = reply.tookEffect ? .granted : .refused
+            case .success(let reply): trialResult = reply.tookEffect ? .granted : .refused
             case .failure(let error):
                 guard error.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
                     service.gate.trialRequestFailed()
                     return fail(call, of: service, InterlockError(error))
                 }
-                answer = .unreachable
+                trialResult = .unreachable
             }
-            let steps = service.gate.trialAnswered(call, answer, id: id, expiresAt: expiresAt, now: now)
+            let steps = service.gate.trialAnswered(call, trialResult, id: id, expiresAt: expiresAt, now: now)
             execute(steps, of: service, now: now)
         }
     }
@@ -205,26 +208,26 @@ final class ServiceExecutor {
         let key = take(
             service, cost: call.cost, subject: call.subject, waitMilliseconds: waitMilliseconds, now: now,
             caller: .permit(call))
-        // The limits may have answered already, and the call may have asked them again.
+        // The limits may have answered immediately, and the call may have asked them again since.
         if call.stage == .limits, call.limitsKey == nil { call.limitsKey = key }
     }
 
     /// Applies the decision of the limits to a call. Returns `false` if the amounts taken must be refunded.
     func limitsDecided(
-        _ call: GateCall, of service: GuardedService, _ answer: CallDecision, charges: () -> [CounterCharge]
+        _ call: GateCall, of service: GuardedService, _ decision: CallDecision, charges: () -> [CounterCharge]
     ) -> Bool {
-        guard !call.isOver else { return !answer.isAllowed }
+        guard !call.isOver else { return !decision.isAllowed }
         call.limitsKey = nil
         let now = runtime.time.now()
-        switch answer.outcome {
+        switch decision.outcome {
         case .taken:
             return execute(service.gate.limitsGranted(call, now: now), of: service, now: now, charges: charges)
-        case .refused(let retryAfter):
-            let steps = service.gate.limitsRefused(call, retryAfter: retryAfter, now: now)
+        case .refused(let retryAfterMilliseconds):
+            let steps = service.gate.limitsRefused(call, retryAfterMilliseconds: retryAfterMilliseconds, now: now)
             execute(steps, of: service, now: now)
         case .neverSatisfiable:
             service.metrics.countRefusal(.limited)
-            fail(call, of: service, .neverGranted(cost: call.cost, by: answer, of: service))
+            fail(call, of: service, .neverGranted(cost: call.cost, by: decision, of: service))
         }
         return true
     }
@@ -237,23 +240,24 @@ final class ServiceExecutor {
         let state = service.gate.issue(id, to: call, now: now)
         end(call)
         let isDelivered = caller.completion(.granted(id, state: state))
-        ended(call, of: service, wasGranted: isDelivered)
+        callEnded(call, of: service, wasGranted: isDelivered)
         if isDelivered {
             service.metrics.permitsGranted.increment()
         } else {
             execute(service.gate.withdraw(id, from: call, now: now), of: service, now: now)
         }
-        // Last, because a withdrawn call refunds its grants.
+        // The caller is removed last, because a withdrawn call refunds its charges.
         _ = service.permitCallers.remove(call.callerKey)
         return isDelivered
     }
 
     private func refuse(
-        _ call: GateCall, of service: GuardedService, _ reason: PermitResult.Reason, retryAfter: Int64, now: Instant
+        _ call: GateCall, of service: GuardedService, _ reason: PermitResult.Reason, retryAfterMilliseconds: Int64,
+        now: Instant
     ) {
         service.metrics.countRefusal(reason)
         let state = service.gate.breaker.actingState(now: now)
-        answer(call, of: service, .refused(reason, state: state, retryAfter: retryAfter))
+        answer(call, of: service, .refused(reason, state: state, retryAfterMilliseconds: retryAfterMilliseconds))
     }
 
     func fail(_ call: GateCall, of service: GuardedService, _ error: InterlockError) {
@@ -263,24 +267,24 @@ final class ServiceExecutor {
         answer(call, of: service, .failed(error))
     }
 
-    private func answer(_ call: GateCall, of service: GuardedService, _ answer: PermitResult) {
+    private func answer(_ call: GateCall, of service: GuardedService, _ result: PermitResult) {
         end(call)
-        service.permitCallers.remove(call.callerKey)?.completion(answer)
-        ended(call, of: service, wasGranted: false)
+        service.permitCallers.remove(call.callerKey)?.completion(result)
+        callEnded(call, of: service, wasGranted: false)
     }
 
     private func end(_ call: GateCall) {
         call.end()
-        if call.deadline != nil { waiting[call.number] = nil }
+        if call.deadline != nil { waitingCalls[call.number] = nil }
     }
 
-    private func ended(_ call: GateCall, of service: GuardedService, wasGranted: Bool) {
+    private func callEnded(_ call: GateCall, of service: GuardedService, wasGranted: Bool) {
         guard call.deadline != nil else { return }
         let now = runtime.time.now()
-        execute(service.gate.ended(call, wasGranted: wasGranted, now: now), of: service, now: now)
+        execute(service.gate.callEnded(call, wasGranted: wasGranted, now: now), of: service, now: now)
     }
 
-    /// Counts a refusal because too many permits are unreported, and logs it at most once per interval.
+    /// Counts a refusal because too many permits are unreported. Logs it at most once per interval.
     private func logUnreported(_ service: GuardedService, now: Instant) {
         service.metrics.refusedForUnreported.increment()
         guard service.nextWarningAt <= now else { return }

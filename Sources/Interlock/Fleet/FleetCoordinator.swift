@@ -2,30 +2,30 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Keeps this sidecar in the list of live sidecars with a heartbeat every few seconds. Confined to the coordinator's
-/// event loop.
+/// Keeps this sidecar in the list of live sidecars by sending a heartbeat every few seconds. Confined to the
+/// coordinator's event loop.
 final class FleetCoordinator {
     static let lifetimeMilliseconds: Int64 = 15000
 
     private let runtime: CoordinatorRuntime
     let version: String
-    private let startedAt: Int64
+    private let startedAtSeconds: Int64
     /// The digest of this sidecar's current definitions.
     private var configuration: ConfigurationDigest
     /// The IDs of the live sidecars, including this one, as of the last reply from Redis.
     private(set) var members: [String] = []
     /// The last time that each sidecar was listed. After Redis has lost the list, it fills up again only gradually.
     private var lastSeen: [String: Instant] = [:]
-    /// The number of sidecars among which limits are divided: those that were listed within the last lifetime and have
-    /// not left. While Redis is down, those that were listed when Redis last answered.
+    /// The number of sidecars among which limits are divided: those that were listed within the last
+    /// `lifetimeMilliseconds` and have not left. While Redis is down, it does not change.
     private var size = 0 {
         didSet { runtime.fleetSizeChanged(to: size) }
     }
     /// The services that other live sidecars define differently.
     private(set) var differences: [ConfigurationDifference] = []
-    /// The configuration digest of each other live sidecar, by ID. Older versions publish none.
+    /// The configuration digest of each other live sidecar, by ID. Sidecars of older versions are missing here.
     private var digests: [String: String] = [:]
-    /// The definitions behind each digest, which are read once, however many sidecars share the digest.
+    /// The definitions behind each digest. They are read only once for all sidecars that share the digest.
     private var definitions: [String: ConfigurationDigest] = [:]
     /// The maximum number of digests that are read per heartbeat, on average.
     private static let digestsPerHeartbeat = 16
@@ -40,9 +40,10 @@ final class FleetCoordinator {
     private var isLeaving = false
     /// The fields of `INFO`, including the version and the eviction policy.
     private(set) var serverInfo: [String: String] = [:]
-    /// The version of the server itself, not that of the Redis with which it is compatible; `nil` if unknown.
+    /// The version of the server. For Valkey, its own version instead of the version of Redis that it is compatible
+    /// with. `nil` if unknown.
     var redisVersion: String? { serverInfo["valkey_version"].map { "Valkey \($0)" } ?? serverInfo["redis_version"] }
-    /// The reason why this sidecar cannot work with its Redis; `nil` if it can.
+    /// The reason why this sidecar cannot use its Redis; `nil` if it can.
     var unusableReason: String? {
         serverInfo["cluster_enabled"] == "1" && !runtime.keys.isOnCluster ? CoordinatorLogEvent.redisIsCluster.line.message : nil
     }
@@ -51,12 +52,12 @@ final class FleetCoordinator {
         self.runtime = runtime
         self.version = version
         self.configuration = configuration
-        startedAt = runtime.wallClock.milliseconds() / 1000
+        startedAtSeconds = runtime.wallClock.milliseconds() / 1000
     }
 
-    /// Call when a server is connected again. Publishes this sidecar's description and reads the server's `INFO`.
+    /// Publishes this sidecar's description and reads the server's `INFO`, because a server is connected again.
     func redisReconnected(at server: RedisConfiguration.Address) {
-        // No heartbeat could be seen during the outage, so every known sidecar gets a full lifetime to report again.
+        // No heartbeat was visible during the outage, so every known sidecar gets its full time to report again.
         let now = runtime.time.now()
         for member in lastSeen.keys { lastSeen[member] = now }
         register()
@@ -96,12 +97,12 @@ final class FleetCoordinator {
         heartbeatsUntilComparison = 0
         let fields: [(name: String, value: String)] = [
             (Field.host, runtime.host), (Field.processID, "\(runtime.processID)"), (Field.version, version),
-            (Field.started, "\(startedAt)"), (Field.configuration, configuration.combined),
+            (Field.started, "\(startedAtSeconds)"), (Field.configuration, configuration.combined),
             (Field.services, configuration.text),
         ]
         let key = runtime.keys.fleetMember(runtime.id)
         runtime.pipeline.send(SetFields(key: key, fields: fields)) { [self] result in
-            // If this fails, a later heartbeat tries again.
+            // After a failure, a later heartbeat tries again.
             guard case .success = result else { return }
             isRegistered = true
             extend { _ in }
@@ -122,12 +123,13 @@ final class FleetCoordinator {
 
     private func sendHeartbeat(then done: @escaping (RedisError?) -> Void = { _ in }) {
         guard !isLeaving else { return done(nil) }
-        let compares = isComparisonDue()
-        runtime.pipeline.send(script(lifetime: Self.lifetimeMilliseconds, includesDigests: compares)) { [self] result in
+        let includesDigests = countHeartbeatTowardsComparison()
+        let script = script(lifetimeMilliseconds: Self.lifetimeMilliseconds, includesDigests: includesDigests)
+        runtime.pipeline.send(script) { [self] result in
             switch result {
             case .failure(let error):
                 // The next heartbeat asks for the digests instead.
-                if compares { heartbeatsUntilComparison = 0 }
+                if includesDigests { heartbeatsUntilComparison = 0 }
                 done(error)
             case .success(let reply):
                 members = reply.members
@@ -140,9 +142,9 @@ final class FleetCoordinator {
         }
     }
 
-    /// Returns whether this heartbeat asks for digests. Redis reads a hash for each other sidecar, so in a large fleet
-    /// only some heartbeats do.
-    private func isComparisonDue() -> Bool {
+    /// Returns whether this heartbeat requests the digests. Redis reads a hash for each sidecar, so in a large fleet
+    /// only some heartbeats request them.
+    private func countHeartbeatTowardsComparison() -> Bool {
         heartbeatsUntilComparison -= 1
         guard heartbeatsUntilComparison < 0 else { return false }
         heartbeatsUntilComparison = max(0, members.count - 1) / Self.digestsPerHeartbeat
@@ -151,15 +153,16 @@ final class FleetCoordinator {
 
     // MARK: Configuration differences
 
-    /// Reads the definitions behind unknown digests, and compares.
+    /// Applies the published digests, reads the definitions behind unknown ones, and compares the configurations.
     private func update(_ published: [String: String]) {
-        // If a sidecar is not listed or has no hash, Redis may have lost it; the sidecar then publishes it again.
+        // If a sidecar or its hash is missing, Redis may have lost it, and the sidecar publishes it again. Until then
+        // its last digest stays.
         digests = digests.filter { lastSeen[$0.key] != nil }.merging(published) { $1 }
         digests[runtime.id] = nil
-        let current = Set(digests.values)
-        definitions = definitions.filter { current.contains($0.key) }
-        var unknown = current.subtracting(definitions.keys).subtracting([configuration.combined])
-        for (id, digest) in digests where unknown.remove(digest) != nil {
+        let currentDigests = Set(digests.values)
+        definitions = definitions.filter { currentDigests.contains($0.key) }
+        var unknownDigests = currentDigests.subtracting(definitions.keys).subtracting([configuration.combined])
+        for (id, digest) in digests where unknownDigests.remove(digest) != nil {
             runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
                 guard let fields = try? result.get() else { return heartbeatsUntilComparison = 0 }
                 guard let text = fields[Field.services], let other = ConfigurationDigest(text: text) else { return }
@@ -172,20 +175,23 @@ final class FleetCoordinator {
         compare()
     }
 
-    /// Logs each service that other sidecars define differently and each that no longer differs, once per change.
+    /// Compares the configurations of the live sidecars. Logs each service that starts or ceases to differ.
     private func compare() {
-        let before = differences.map(\.service)
-        let unknown = digests.filter { definitions[$0.value] == nil && $0.value != configuration.combined }.keys
+        let previouslyDiffering = differences.map(\.service)
+        let unknownSidecars = digests.filter { definitions[$0.value] == nil && $0.value != configuration.combined }.keys
         differences = configuration.differences(
-            from: digests.compactMapValues { definitions[$0] }, keeping: differences, of: Set(unknown))
-        for difference in differences where !before.contains(difference.service) {
+            from: digests.compactMapValues { definitions[$0] }, keeping: differences, of: Set(unknownSidecars))
+        for difference in differences where !previouslyDiffering.contains(difference.service) {
             let named = difference.sidecars.prefix(Self.maximumNamed).joined(separator: ",")
-            let others = difference.sidecars.count - Self.maximumNamed
+            let unnamedCount = difference.sidecars.count - Self.maximumNamed
             runtime.logger.log(
                 .configurationDiffers,
-                ["service": difference.service, "sidecars": others > 0 ? "\(named) and \(others) more" : named])
+                [
+                    "service": difference.service,
+                    "sidecars": unnamedCount > 0 ? "\(named) and \(unnamedCount) more" : named,
+                ])
         }
-        for service in before where !differences.contains(where: { $0.service == service }) {
+        for service in previouslyDiffering where !differences.contains(where: { $0.service == service }) {
             runtime.logger.log(.configurationAgrees, ["service": service])
         }
     }
@@ -200,9 +206,9 @@ final class FleetCoordinator {
             if let failure { return finishListing(.failure(failure)) }
             let ids = members.sorted()
             guard !ids.isEmpty else { return finishListing(.success([])) }
-            var list: [FleetMember] = []
+            var listedMembers: [FleetMember] = []
             var failure: RedisError?
-            var unanswered = ids.count
+            var unansweredCount = ids.count
             for id in ids {
                 runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
                     switch result {
@@ -210,22 +216,23 @@ final class FleetCoordinator {
                     case .success(let fields):
                         var member = FleetMember(id: id, fields: fields)
                         member.differingServices = differences.filter { $0.sidecars.contains(id) }.map(\.service)
-                        list.append(member)
+                        listedMembers.append(member)
                     }
-                    unanswered -= 1
-                    guard unanswered == 0 else { return }
-                    finishListing(failure.map { .failure($0) } ?? .success(list.sorted { $0.id < $1.id }))
+                    unansweredCount -= 1
+                    guard unansweredCount == 0 else { return }
+                    finishListing(failure.map { .failure($0) } ?? .success(listedMembers.sorted { $0.id < $1.id }))
                 }
             }
         }
     }
 
     private func finishListing(_ result: Result<[FleetMember], RedisError>) {
-        let reported = pendingListings
+        let completions = pendingListings
         pendingListings = []
-        for done in reported { done(result) }
+        for done in completions { done(result) }
     }
 
+    /// Extends the TTL of this sidecar's hash.
     private func extend(then done: @escaping (Result<Bool, RedisError>) -> Void) {
         let key = runtime.keys.fleetMember(runtime.id)
         runtime.pipeline.send(ExpireKey(key: key, milliseconds: Self.lifetimeMilliseconds), completion: done)
@@ -233,7 +240,7 @@ final class FleetCoordinator {
 
     /// Updates the member list when a sidecar joins or leaves, so that quotas and majorities change immediately. A
     /// sidecar that disappears without an event is dropped when its last heartbeat expires.
-    func received(_ event: FleetEvent) {
+    func eventReceived(_ event: FleetEvent) {
         switch event.kind {
         case .joined:
             if !members.contains(event.sidecar) { members.append(event.sidecar) }
@@ -257,12 +264,13 @@ final class FleetCoordinator {
         isLeaving = true
         guard runtime.pipeline.isUp else { return done() }
         runtime.pipeline.send(DeleteKey(key: runtime.keys.fleetMember(runtime.id))) { _ in }
-        runtime.pipeline.send(script(lifetime: 0, includesDigests: false)) { _ in done() }
+        runtime.pipeline.send(script(lifetimeMilliseconds: 0, includesDigests: false)) { _ in done() }
     }
 
-    private func script(lifetime: Int64, includesDigests: Bool) -> FleetScript {
+    private func script(lifetimeMilliseconds: Int64, includesDigests: Bool) -> FleetScript {
         FleetScript(
-            keys: runtime.keys, id: runtime.id, database: runtime.database, lifetime: lifetime, includesDigests: includesDigests)
+            keys: runtime.keys, id: runtime.id, database: runtime.database, lifetimeMilliseconds: lifetimeMilliseconds,
+            includesDigests: includesDigests)
     }
 }
 
@@ -275,7 +283,7 @@ extension FleetMember {
         startedMilliseconds = fields[FleetCoordinator.Field.started].flatMap { Int64($0) }.flatMap { seconds in
             let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
             // Any client can write to this field, so values outside the calendar's range are ignored.
-            return overflow || !EpochMilliseconds.calendar.contains(milliseconds) ? nil : milliseconds
+            return overflow || !EpochMilliseconds.calendarRange.contains(milliseconds) ? nil : milliseconds
         }
         configurationDigest = fields[FleetCoordinator.Field.configuration]
     }

@@ -1,4 +1,4 @@
--- Records that a sidecar is alive, or that it leaves.
+-- Records that a sidecar is alive or that it leaves, and lists the live sidecars.
 --
 -- KEYS  1 fleet (zset); on a cluster also 2, which never exists: see `LockKeys`
 -- ARGV  1 the sidecar's ID  2 the ms for which it counts as alive (0 to leave)
@@ -6,7 +6,7 @@
 --       6 the prefix of the sidecars' own hashes; empty if the digests are not requested
 -- Reply {time in ms, {the live sidecars' IDs}, {if asked: each one's configuration digest; empty: not published}}
 --
--- Guarantees that a sidecar that stops reporting leaves the list after its lifetime, even if the clock was set back.
+-- Guarantees that a sidecar without heartbeats leaves the list after its lifetime, even if the clock was set back.
 
 local sidecar, lifetime, event_channel, event_start, event_end, hash_prefix = unpack(ARGV)
 lifetime = tonumber(lifetime)

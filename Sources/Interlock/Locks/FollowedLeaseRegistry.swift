@@ -2,20 +2,20 @@ internal import CoreMetrics
 internal import InterlockCore
 internal import RedisClient
 
-/// Tracks the leases whose holders asked to be notified of a loss, or to have the lease renewed while they are alive.
-/// Confined to the coordinator's event loop.
+/// Follows leases for their holders: reports the loss of a lease, and renews it if it is linked. Confined to the
+/// coordinator's event loop.
 final class FollowedLeaseRegistry {
     typealias FollowerID = UInt64
 
     private struct Follower {
         var id: FollowerID
-        /// The client. A client follows a lease at most once, however often it asks.
+        /// The client, which follows a lease at most once; `nil` if each call is a new follower.
         var client: ObjectIdentifier?
         var isLinked: Bool
         var onEnd: (LeaseEnd) -> Void
     }
 
-    /// One lease. There can be many of these.
+    /// One followed lease.
     private final class Entry {
         /// Increases with each new entry.
         let number: UInt64
@@ -32,15 +32,16 @@ final class FollowedLeaseRegistry {
         /// The first follower, stored inline because most entries have only one.
         private var first: Follower?
         private var others: [Follower] = []
-        var next: Deadlines.Entry?
+        /// The timer of the next step.
+        var nextStep: Deadlines.Entry?
         /// Whether Redis reports changes of the lock's key to this sidecar.
         var isWatched = false
         var isBroken = false
-        /// The time of the first check that found no key, without a known reason.
+        /// The time of the first check that found no key while the reason was unknown.
         var missingSince: Instant?
         /// Whether the lease has expired by the local clock and its actual TTL was requested from Redis.
         var isTTLRequested = false
-        /// Whether Redis has rejected a renewal. If its owner still holds the lock, it does so under a later lease.
+        /// Whether Redis has rejected a renewal. If the owner still holds the lock, it has a later lease.
         var isRenewalRejected = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
@@ -94,18 +95,18 @@ final class FollowedLeaseRegistry {
     /// The maximum number of linked leases, and separately of leases that are only followed. Requests to follow more
     /// are rejected.
     static let capacity = 100_000
-    /// The time, in milliseconds, after which a held lease's key is watched. A lease that is held for less time costs
+    /// The time, in milliseconds, after which the key of a lease is watched. A lease that is held for less time costs
     /// no command.
     private static let watchAfterMilliseconds: Int64 = LockQueue.checkMilliseconds
     /// The time, in milliseconds, to wait for the message about a break after the key has disappeared. The message
-    /// arrives on another connection.
+    /// arrives on another connection, so it may come later.
     private static let breakMessageMilliseconds: Int64 = LockQueue.checkMilliseconds
 
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
     private let watch: KeyWatch
     private let maximumHoldMilliseconds: Int64?
-    private let lost = Dictionary(
+    private let lossCounters = Dictionary(
         uniqueKeysWithValues: LeaseLoss.known.map { reason in
             (reason, Counter(label: "interlock_leases_lost_total", dimensions: [("reason", reason.rawValue)]))
         })
@@ -115,14 +116,14 @@ final class FollowedLeaseRegistry {
     private(set) var linkedCount = 0
     private var followed: [FollowerID: Entry] = [:]
     private var lastID: FollowerID = 0
-    /// Whether following has ended for all leases.
+    /// Whether the registry is closed and follows no more leases.
     private(set) var isClosed = false
 
     /// Called when a lease is lost.
     var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
     /// Called when a lease has a later deadline than was known.
     var onRenewed: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
-    /// Waits until the configured number of replicas has a renewal, before it is relied on.
+    /// Waits until the configured number of replicas has a renewal. Only then may the holder rely on it.
     var replicate: ((RenewScript, @escaping (LockCoordinator.ReplicationOutcome) -> Void) -> Void)?
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, maximumHold: Duration?) {
@@ -161,12 +162,12 @@ final class FollowedLeaseRegistry {
         let follower = Follower(id: lastID, client: client, isLinked: isLinked, onEnd: onEnd)
         let entry: Entry
         if let existing {
-            // The same owner has acquired it again.
+            // The same owner has acquired the lock again.
             entry = existing
             entry.add(follower)
         } else {
             let held = HeldLease(
-                ttl: lease.ttlMilliseconds, deadline: lease.deadline, isAutoRenewed: isLinked,
+                ttlMilliseconds: lease.ttlMilliseconds, deadline: lease.deadline, isAutoRenewed: isLinked,
                 maximumHoldMilliseconds: maximumHoldMilliseconds, now: now
             )
             entry = Entry(lease, held: held, follower: follower)
@@ -190,20 +191,20 @@ final class FollowedLeaseRegistry {
         }
     }
 
-    /// Returns the lease to release when this follower leaves; `nil` if it must not be released: another follower is
-    /// linked to it, or its owner chose the token and a retry elsewhere may hold this lease.
-    func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
+    /// Returns the lease to release when this follower leaves; `nil` if another follower is linked to the lease, or if
+    /// its owner chose the token, because a retry elsewhere may then hold the lease.
+    func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttlMilliseconds: Int64)? {
         guard let entry = followed[id], !entry.hasOwnerToken, !entry.isLinked(where: { $0.id != id }) else { return nil }
-        return (entry.name, entry.token, entry.lease.ttl)
+        return (entry.name, entry.token, entry.lease.ttlMilliseconds)
     }
 
     /// Returns whether the lease has a follower.
     func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
 
-    /// Stops following a lease that its holder is releasing.
-    /// - Parameter fence: the fence of the only grant to stop following; `nil` means the token's current grant. The
+    /// Stops following a lease that its holder releases.
+    /// - Parameter fence: the fence of the only grant to stop following; `nil` for the token's current grant. The
     ///   methods below have the same parameter.
-    func released(_ name: String, token: String, fence: Int64? = nil) {
+    func leaseReleased(_ name: String, token: String, fence: Int64? = nil) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         end(entry, nil)
     }
@@ -216,33 +217,35 @@ final class FollowedLeaseRegistry {
         scheduleNextStep(entry, now: now)
     }
 
-    /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
-    func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
+    /// Applies an earlier deadline that the holder has chosen. Has no effect if the deadline is not earlier.
+    func leaseShortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         guard let entry = entry(name, token), entry.lease.deadline > deadline else { return }
         updateDeadline(name, token: token, fence: fence, to: deadline)
     }
 
-    /// Applies the deadline of a repeated grant to the same owner, unless it is earlier than the one already promised.
-    func grantedAgain(_ lease: Lease, until deadline: Instant) {
+    /// Applies the deadline of a repeated grant to the same owner, unless the holder was promised a later one.
+    func leaseGrantedAgain(_ lease: Lease, until deadline: Instant) {
         guard let entry = entry(lease.name, lease.token), entry.lease.deadline < deadline else { return }
         updateDeadline(lease.name, token: lease.token, fence: lease.fence, to: deadline)
     }
 
     /// Notifies the holders of linked leases that the sidecar is shutting down and no longer renews them.
     func shutDown() {
-        for entry in all where entry.lease.isAutoRenewed { end(entry, .shutdown) }
+        for entry in entriesInOrder where entry.lease.isAutoRenewed { end(entry, .shutdown) }
     }
 
-    /// Stops following all leases because the sidecar stops. Followers are notified that they lost the sidecar.
+    /// Stops following all leases because the sidecar stops. Notifies the followers.
     func close() {
         isClosed = true
-        for entry in all { end(entry, .shutdown) }
+        for entry in entriesInOrder { end(entry, .shutdown) }
     }
 
     // MARK: The table
 
     /// All entries in the order in which they were granted. O(n log n).
-    private var all: [Entry] { leases.keys.flatMap { entries(of: $0.text) }.sorted { $0.number < $1.number } }
+    private var entriesInOrder: [Entry] {
+        leases.keys.flatMap { entries(of: $0.text) }.sorted { $0.number < $1.number }
+    }
 
     private func entries(of name: String) -> [Entry] {
         switch leases[ExactText(name)] {
@@ -261,8 +264,8 @@ final class FollowedLeaseRegistry {
         }
     }
 
-    /// Returns the entry of a lease that is already followed. A later lease of the same owner means that the earlier
-    /// one was lost: its followers are notified, except for the client that has the later one.
+    /// Returns the entry of a lease that is already followed. If it is an earlier lease of the same owner, that lease
+    /// was lost: notifies its followers, except for the client that has the new lease, and returns `nil`.
     private func existingEntry(for lease: Lease, client: ObjectIdentifier?) -> Entry? {
         guard let entry = entry(lease.name, lease.token) else { return nil }
         guard entry.fence < lease.fence else { return entry }
@@ -288,7 +291,7 @@ final class FollowedLeaseRegistry {
     }
 
     private func drop(_ entry: Entry) {
-        entry.next?.cancel()
+        entry.nextStep?.cancel()
         for follower in entry.followers { followed[follower.id] = nil }
         count -= 1
         if entry.lease.isAutoRenewed { linkedCount -= 1 }
@@ -301,43 +304,46 @@ final class FollowedLeaseRegistry {
     // MARK: Notifications
 
     /// Records that an operator has broken the lock.
-    func broken(_ name: String) {
+    func lockBroken(_ name: String) {
         let entries = entries(of: name)
         for entry in entries { entry.isBroken = true }
         check(entries)
     }
 
-    func changed(_ name: String) {
+    /// Checks the leases of a lock after a change of its key.
+    func keyChanged(_ name: String) {
         check(entries(of: name))
     }
 
+    /// Checks the leases of all locks whose names satisfy `isAffected`.
     func recheckLeases(where isAffected: (_ name: String) -> Bool = { _ in true }) {
         // Each lock is checked once, in the order of its first lease.
         var checked: Set<ExactText> = []
-        for entry in all where checked.insert(ExactText(entry.name)).inserted && isAffected(entry.name) {
+        for entry in entriesInOrder where checked.insert(ExactText(entry.name)).inserted && isAffected(entry.name) {
             check(entries(of: entry.name))
         }
     }
 
-    /// Retries the renewals that went unanswered.
+    /// Retries the renewals that Redis did not answer.
     func redisReconnected() {
         let now = runtime.time.now()
-        for entry in all { scheduleNextStep(entry, now: now) }
+        for entry in entriesInOrder { scheduleNextStep(entry, now: now) }
     }
 
     // MARK: Steps
 
     private func scheduleNextStep(_ entry: Entry, now: Instant) {
-        entry.next?.cancel()
+        entry.nextStep?.cancel()
         var instant: Instant
         switch entry.lease.step(now: now) {
         case .over, .renew: instant = now
         case .wait(let until):
             instant = until
-            // Rounded down so that renewals that are due close together are sent in one write.
-            let batch = HeldLease.batchMilliseconds * 1_000_000
-            if entry.lease.isAutoRenewed, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
-                instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
+            // Rounded down, so that renewals that are due close together are sent in one write.
+            let batchNanoseconds = HeldLease.batchMilliseconds * 1_000_000
+            let remainingNanoseconds = until.nanoseconds - now.nanoseconds
+            if entry.lease.isAutoRenewed, until < entry.lease.deadline, remainingNanoseconds > batchNanoseconds {
+                instant = Instant(nanoseconds: until.nanoseconds / batchNanoseconds * batchNanoseconds)
             }
         }
         if !entry.isWatched, watch.reaches(runtime.keys.lock(entry.name)) {
@@ -346,18 +352,20 @@ final class FollowedLeaseRegistry {
         if let missingSince = entry.missingSince {
             instant = min(instant, missingSince.advanced(byMilliseconds: Self.breakMessageMilliseconds))
         }
-        entry.next = runtime.deadlines.schedule(at: instant) { [unowned self, unowned entry] in step(entry) }
+        entry.nextStep = runtime.deadlines.schedule(at: instant) { [unowned self, unowned entry] in step(entry) }
     }
 
     private func step(_ entry: Entry) {
         let now = runtime.time.now()
         switch entry.lease.step(now: now) {
         case .over: return expire(entry)
-        case .renew(let ttl): return renew(entry, ttl: ttl, now: now)
+        case .renew(let ttlMilliseconds): return renew(entry, ttlMilliseconds: ttlMilliseconds, now: now)
         case .wait:
             // A renewal that is due within this batch is sent with it.
-            let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
-            if case .renew(let ttl) = entry.lease.step(now: soon) { return renew(entry, ttl: ttl, now: now) }
+            let batchEnd = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
+            if case .renew(let ttlMilliseconds) = entry.lease.step(now: batchEnd) {
+                return renew(entry, ttlMilliseconds: ttlMilliseconds, now: now)
+            }
         }
         if let missingSince = entry.missingSince, now >= missingSince.advanced(byMilliseconds: Self.breakMessageMilliseconds) {
             return end(entry, .deleted)
@@ -366,15 +374,16 @@ final class FollowedLeaseRegistry {
         scheduleNextStep(entry, now: now)
     }
 
-    private func renew(_ entry: Entry, ttl: Int64, now: Instant) {
+    private func renew(_ entry: Entry, ttlMilliseconds: Int64, now: Instant) {
         entry.lease.renewalBegan()
         entry.isWatched = watch.reaches(runtime.keys.lock(entry.name))
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let script = RenewScript(
-            keys: keys, token: entry.token, ttl: ttl, fence: entry.hasOwnerToken ? entry.fence : nil, isGroup: entry.group != nil,
-            purpose: .watch)
-        // A watched lease is renewed on the watching connection, so that Redis does not report that change. It does
-        // report the second write, for replicas.
+            keys: keys, token: entry.token, ttlMilliseconds: ttlMilliseconds,
+            fence: entry.hasOwnerToken ? entry.fence : nil,
+            isGroup: entry.group != nil, purpose: .watch)
+        // A watched lease is renewed on the watching connection, so that Redis does not report this change. Redis does
+        // report the repetition of the renewal for replicas.
         (entry.isWatched ? watch.pipeline : runtime.pipeline).send(script) { [self] result in
             guard isFollowed(entry) else { return }
             switch result {
@@ -397,11 +406,11 @@ final class FollowedLeaseRegistry {
 
     /// Waits for replicas after Redis has renewed the lease.
     private func awaitReplication(_ script: RenewScript, of entry: Entry, sentAt: Instant) {
-        replicate?(script) { [self] replicated in
+        replicate?(script) { [self] outcome in
             guard isFollowed(entry) else { return }
-            switch replicated {
+            switch outcome {
             case .enough:
-                entry.lease.renewalSucceeded(ttl: script.ttl, sentAt: sentAt)
+                entry.lease.renewalSucceeded(ttlMilliseconds: script.ttlMilliseconds, sentAt: sentAt)
                 onRenewed?(entry.name, entry.token, entry.fence, entry.lease.deadline)
             // If the lease has ended, the next renewal determines the reason.
             case .tooFew, .lost: entry.lease.renewalFailed(now: runtime.time.now())
@@ -431,23 +440,24 @@ final class FollowedLeaseRegistry {
             entry.missingSince = nil
         case .success(let value):
             let now = runtime.time.now()
-            let isOver = entry.lease.step(now: now) == .over
-            guard !entry.isBroken, value == nil, !isOver else {
+            let hasExpired = entry.lease.step(now: now) == .over
+            guard !entry.isBroken, value == nil, !hasExpired else {
                 return end(entry, entry.isBroken ? .broken : value != nil ? .taken : .expired)
             }
             entry.missingSince = entry.missingSince ?? now
             scheduleNextStep(entry, now: now)
-        // The lease is checked again at its deadline, or when the watching connection is back.
+        // The lease is checked again at its deadline, or when the watching connection is up again.
         case .failure: entry.isWatched = false
         }
     }
 
+    /// Returns whether a value of the lock's key shows that the lease, or its group, holds the lock.
     private func holds(_ entry: Entry, _ value: String) -> Bool {
         ExactText(value) == ExactText(entry.group ?? entry.token)
     }
 
     /// Ends a lease that has expired by the local clock, unless its holder has renewed it through another sidecar. For
-    /// a lease of a group, the lock's key does not show such a renewal.
+    /// a lease of a group, the lock's key cannot show such a renewal, so the lease ends.
     private func expire(_ entry: Entry) {
         guard !entry.lease.isAutoRenewed, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
         entry.isTTLRequested = true
@@ -461,23 +471,27 @@ final class FollowedLeaseRegistry {
                 entry.isTTLRequested = false
                 let now = runtime.time.now()
                 // If the lease was not renewed, only the allowance for clock drift remains.
-                guard case .success(.present(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) else {
+                guard case .success(.present(let ttlMilliseconds?)) = result,
+                    ttlMilliseconds > LeaseValidity.driftMilliseconds(ofTTL: entry.lease.ttlMilliseconds)
+                else {
                     return entry.lease.step(now: now) == .over ? end(entry, .expired) : scheduleNextStep(entry, now: now)
                 }
-                applyLongerTTL(ttl, to: entry, sentAt: sentAt)
+                applyLongerTTL(ttlMilliseconds, to: entry, sentAt: sentAt)
             }
         }
     }
 
-    /// Applies a TTL that is longer than expected, once replicas have it.
-    private func applyLongerTTL(_ ttl: Int64, to entry: Entry, sentAt: Instant) {
+    /// Applies a TTL that is longer than expected, once enough replicas have it.
+    private func applyLongerTTL(_ ttlMilliseconds: Int64, to entry: Entry, sentAt: Instant) {
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let fence = entry.hasOwnerToken ? entry.fence : nil
-        replicate?(RenewScript(keys: keys, token: entry.token, ttl: ttl, fence: fence)) { [self] replicated in
+        let script = RenewScript(keys: keys, token: entry.token, ttlMilliseconds: ttlMilliseconds, fence: fence)
+        replicate?(script) { [self] outcome in
             guard isFollowed(entry) else { return }
             let now = runtime.time.now()
-            if case .enough = replicated {
-                entry.lease.updateDeadline(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
+            if case .enough = outcome {
+                entry.lease.updateDeadline(
+                    to: LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt), now: now)
                 onRenewed?(entry.name, entry.token, entry.fence, entry.lease.deadline)
             }
             guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
@@ -485,11 +499,13 @@ final class FollowedLeaseRegistry {
         }
     }
 
+    /// Stops following a lease and notifies its followers.
+    /// - Parameter loss: the reason for the loss; `nil` after a release.
     private func end(_ entry: Entry, _ loss: LeaseLoss?) {
         let followers = entry.followers
         drop(entry)
         if let loss {
-            lost[loss]?.increment()
+            lossCounters[loss]?.increment()
             onLost?(entry.name, entry.token, entry.fence)
         }
         for follower in followers {

@@ -1,6 +1,6 @@
 /// How a grant ended.
 package enum GrantEnd: String, Sendable {
-    /// The holder released the lock, or its caller had left before the grant arrived.
+    /// The holder released the lock, or the caller had left before the grant arrived.
     case released
     /// Redis reported another holder or no holder: the lock was broken, taken or deleted.
     case lost

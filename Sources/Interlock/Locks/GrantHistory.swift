@@ -2,17 +2,17 @@ internal import InterlockCore
 
 /// The recent grants of this sidecar, in memory only. New grants replace the oldest.
 struct GrantHistory {
-    /// The ID of a grant while it is remembered.
+    /// The ID of a remembered grant.
     struct ID: Comparable {
         fileprivate let number: Int
 
-        static func < (one: ID, other: ID) -> Bool { one.number < other.number }
+        static func < (left: ID, right: ID) -> Bool { left.number < right.number }
     }
 
     private struct Entry {
         let number: Int
         let name: String
-        /// The token, which contains the label unless the owner chose it; then `label` is set.
+        /// The token. It contains the label, unless the owner chose the token; `label` is set then.
         let token: String
         let label: String?
         let mode: LockMode
@@ -27,7 +27,7 @@ struct GrantHistory {
     static let capacity = 100
 
     private var entries: [Entry] = []
-    private var last = 0
+    private var lastNumber = 0
     /// A number that increases with each change, except when a lease expires.
     private(set) var changes = 0
 
@@ -39,16 +39,16 @@ struct GrantHistory {
         _ lease: Lease, mode: LockMode, label: String?, waitedNanoseconds: Int64, now: Instant
     ) -> ID {
         let entry = Entry(
-            number: last + 1, name: lease.name, token: lease.token, label: label, mode: mode, fence: lease.fence, grantedAt: now,
-            waitedNanoseconds: waitedNanoseconds, deadline: lease.deadline)
+            number: lastNumber + 1, name: lease.name, token: lease.token, label: label, mode: mode,
+            fence: lease.fence, grantedAt: now, waitedNanoseconds: waitedNanoseconds, deadline: lease.deadline)
         if entries.count < Self.capacity {
             entries.append(entry)
         } else {
-            entries[last % Self.capacity] = entry
+            entries[lastNumber % Self.capacity] = entry
         }
-        last += 1
+        lastNumber += 1
         changes += 1
-        return ID(number: last)
+        return ID(number: lastNumber)
     }
 
     mutating func updateDeadline(_ id: ID, until deadline: Instant) {
@@ -79,22 +79,24 @@ struct GrantHistory {
 
     /// Lists the grants, newest first.
     /// - Parameters:
-    ///   - name: the lock whose grants are listed; `nil` for all.
-    ///   - wallTime: converts an instant to Unix time in milliseconds.
-    func list(of name: String?, now: Instant, wallTime: (Instant) -> Int64) -> [GrantRecord] {
+    ///   - name: the lock whose grants are listed; `nil` for all locks.
+    ///   - wallTimeMilliseconds: converts an instant to Unix time in milliseconds.
+    func list(of name: String?, now: Instant, wallTimeMilliseconds: (Instant) -> Int64) -> [GrantRecord] {
         let name = name.map { ExactText($0) }
-        var next: [ExactText: Instant] = [:]
+        var laterGrants: [ExactText: Instant] = [:]
         return entries.filter { name == nil || ExactText($0.name) == name }.sorted { $0.number > $1.number }.map { entry in
             var end = entry.end ?? (entry.deadline <= now ? (entry.deadline, .lapsed) : nil)
-            // No end was reported to this sidecar, but a later grant of an exclusive lock proves that this one was
-            // lost.
-            if entry.mode == .exclusive, end == nil, let granted = next[ExactText(entry.name)] { end = (granted, .lost) }
-            next[ExactText(entry.name)] = entry.grantedAt
+            // A later grant of an exclusive lock proves that this one was lost, even if this sidecar knows of no end.
+            if entry.mode == .exclusive, end == nil, let laterGrantAt = laterGrants[ExactText(entry.name)] {
+                end = (laterGrantAt, .lost)
+            }
+            laterGrants[ExactText(entry.name)] = entry.grantedAt
             return GrantRecord(
                 name: entry.name, label: entry.label ?? OwnerToken.label(of: entry.token), mode: entry.mode, fence: entry.fence,
-                grantedMilliseconds: wallTime(entry.grantedAt), waitedMilliseconds: entry.waitedNanoseconds / 1_000_000,
-                promisedMilliseconds: wallTime(entry.deadline),
-                endedMilliseconds: end.map { wallTime($0.at) }, end: end?.kind)
+                grantedMilliseconds: wallTimeMilliseconds(entry.grantedAt),
+                waitedMilliseconds: entry.waitedNanoseconds / 1_000_000,
+                promisedMilliseconds: wallTimeMilliseconds(entry.deadline),
+                endedMilliseconds: end.map { wallTimeMilliseconds($0.at) }, end: end?.kind)
         }
     }
 }

@@ -10,7 +10,7 @@ package struct GrantRecord: Hashable, Sendable {
     package var grantedMilliseconds: Int64
     /// The time from the request to the grant.
     package var waitedMilliseconds: Int64
-    /// The end of the lease for its holder, as Unix time by this host's clock.
+    /// The end of the lease that was promised to its holder, as Unix time by this host's clock.
     package var promisedMilliseconds: Int64
     /// The end of the lease, as Unix time by this host's clock; `nil` if the lease is still valid.
     package var endedMilliseconds: Int64?

@@ -1,8 +1,8 @@
 internal import InterlockCore
 
-/// Acquires several locks, all or none. It acquires them one after another in the order of their names, so that callers
-/// that want the same locks never deadlock. If one cannot be acquired, the others are released. Confined to the
-/// coordinator's event loop.
+/// Acquires all of several locks or none of them. Acquires them one after another in the order of their names, so that
+/// callers that want the same locks never deadlock. If one lock cannot be acquired, releases the others. Confined to
+/// the coordinator's event loop.
 final class JointAcquisition {
     private let request: JointLockRequest
     private let locks: LockCoordinator
@@ -12,9 +12,9 @@ final class JointAcquisition {
     /// The locks in the order in which they are acquired.
     private let names: [ResourceName]
     private var acquired: [Lease] = []
-    private var inFlight: LockQueue.WaiterID?
-    private var isOver = false
-    /// Called once, when there is nothing left to cancel.
+    private var inFlightID: LockQueue.WaiterID?
+    private var hasEnded = false
+    /// Called once, when the call can no longer be cancelled.
     var onEnd: (() -> Void)?
 
     init(
@@ -28,14 +28,14 @@ final class JointAcquisition {
         names = request.names.sorted { $0.text.utf8.lexicographicallyPrecedes($1.text.utf8) }
     }
 
-    /// Returns the error in the request; `nil` if there is none.
+    /// Returns the error in the request; `nil` if the request is valid.
     static func violation(in request: JointLockRequest) -> InterlockError? {
         guard (1...JointLockRequest.maximumCount).contains(request.names.count) else {
             return InterlockError(
                 .invalid, "expected 1 to \(JointLockRequest.maximumCount) locks in one call, got \(request.names.count)")
         }
-        var seen: Set<ResourceName> = []
-        if let duplicate = request.names.first(where: { !seen.insert($0).inserted }) {
+        var checkedNames: Set<ResourceName> = []
+        if let duplicate = request.names.first(where: { !checkedNames.insert($0).inserted }) {
             return InterlockError(.invalid, "duplicate lock name \"\(duplicate)\"; list each lock once")
         }
         guard request.template.mode == .exclusive else {
@@ -44,35 +44,37 @@ final class JointAcquisition {
         return nil
     }
 
+    /// Acquires the next lock, or hands out the leases if all locks are acquired.
     func acquireNext() {
         guard acquired.count < names.count else { return finish() }
-        var next = request.template
-        next.name = names[acquired.count]
-        let elapsed = time.now().millisecondsRoundedUp(since: startedAt)
-        next.wait = max(0, request.template.wait - elapsed)
+        var nextRequest = request.template
+        nextRequest.name = names[acquired.count]
+        let elapsedMilliseconds = time.now().millisecondsRoundedUp(since: startedAt)
+        nextRequest.waitMilliseconds = max(0, request.template.waitMilliseconds - elapsedMilliseconds)
         // If the answer arrives before `acquire` returns, there is nothing to cancel.
         var isAnswered = false
         let id = locks.acquire(
-            next,
-            completion: Completion { [self] _, answer in
+            nextRequest,
+            completion: Completion { [self] _, result in
                 isAnswered = true
-                return received(answer)
+                return lockAnswered(result)
             })
-        if !isAnswered { inFlight = id }
+        if !isAnswered { inFlightID = id }
     }
 
     /// Cancels the call and releases the locks acquired so far.
     func cancel() {
-        guard !isOver else { return }
-        isOver = true
-        if let inFlight { locks.cancel(inFlight) }
+        guard !hasEnded else { return }
+        hasEnded = true
+        if let inFlightID { locks.cancel(inFlightID) }
         releaseAll()
     }
 
-    private func received(_ answer: LockResult) -> Bool {
-        inFlight = nil
-        guard !isOver else { return false }
-        switch answer {
+    /// Handles the answer to the request for one lock. Returns `false` if the call was cancelled.
+    private func lockAnswered(_ result: LockResult) -> Bool {
+        inFlightID = nil
+        guard !hasEnded else { return false }
+        switch result {
         case .granted(let lease):
             acquired.append(lease)
             acquireNext()
@@ -98,23 +100,25 @@ final class JointAcquisition {
             }
             leases[ExactText(lease.name)] = lease
         }
-        isOver = true
+        hasEnded = true
         if !completion(.granted(request.names.compactMap { leases[ExactText($0.text)] })) { releaseAll() }
         onEnd?()
     }
 
-    private func end(_ answer: JointLockResult) {
-        isOver = true
+    private func end(_ result: JointLockResult) {
+        hasEnded = true
         releaseAll()
-        completion(answer)
+        completion(result)
         onEnd?()
     }
 
-    /// Releases the locks acquired so far. If the owner chose the token they expire instead, because a retry may
+    /// Releases the locks acquired so far. If the owner chose the token, they expire instead, because a retry may
     /// already hold those leases.
     private func releaseAll() {
         defer { acquired = [] }
         guard request.template.owner == nil else { return }
-        for lease in acquired.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttlMilliseconds) }
+        for lease in acquired.reversed() {
+            locks.release(lease.name, token: lease.token, ttlMilliseconds: lease.ttlMilliseconds)
+        }
     }
 }

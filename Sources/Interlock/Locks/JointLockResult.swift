@@ -1,9 +1,9 @@
 internal import InterlockCore
 
-/// The answer to a request for several locks.
+/// The result of a request for several locks.
 package enum JointLockResult: Sendable {
     case granted([Lease])
-    /// Another holder has one of the locks, even after the wait; none is acquired.
+    /// Another holder has one of the locks, even after the wait. No lock was acquired.
     case held
     case failed(InterlockError)
 }

@@ -2,7 +2,7 @@ internal import Logging
 internal import NIOCore
 internal import RedisClient
 
-/// A connection whose reads Redis tracks: Redis reports when any client, including other software, changes a key that
+/// A connection whose reads Redis tracks: Redis reports when any other client, Interlock's or not, changes a key that
 /// was read here. Confined to the coordinator's event loop.
 ///
 /// Source: "Client-side caching reference", redis.io: tracking in two-connection mode, as in RESP2.
@@ -13,7 +13,7 @@ final class KeyWatch {
     /// The client ID of the subscriber's connection to each server, which receives the reports.
     private var listeners: [RedisConfiguration.Address: Int64] = [:]
 
-    /// Called when a server starts to report changes. Earlier changes were not reported, so watchers must read again.
+    /// Called when a server starts to report changes. It did not report earlier changes, so read the keys again.
     var onTracking: ((RedisConfiguration.Address) -> Void)?
 
     init(pipeline: any RedisSender, logger: Logger) {
@@ -22,7 +22,7 @@ final class KeyWatch {
         pipeline.onUp = { [unowned self] in track(at: $0) }
     }
 
-    var commandsSent: Int64 { pipeline.commandsSent }
+    var commandsSent: Int64 { pipeline.sentCommandCount }
     func reaches(_ key: String) -> Bool { pipeline.reaches(key) }
 
     func start() {
@@ -33,7 +33,7 @@ final class KeyWatch {
         pipeline.close()
     }
 
-    /// Records the ID of the connection that is subscribed at a server; `nil` if it no longer is.
+    /// Records the client ID of the connection that is subscribed at a server; `nil` if no connection is.
     func setListener(_ listener: Int64?, at server: RedisConfiguration.Address) {
         listeners[server] = listener
         for connection in pipeline.connections where connection.address == server { track(at: connection) }
@@ -49,6 +49,7 @@ final class KeyWatch {
         pipeline.send(GetText(key: key), completion: completion)
     }
 
+    /// Asks a server to report changes of the keys that are read from now on.
     private func track(at server: RedisPipeline) {
         guard let listener = listeners[server.address], server.isUp else { return }
         server.send(TrackReads(redirectingTo: listener)) { [self] result in

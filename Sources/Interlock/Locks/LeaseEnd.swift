@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// The end of a followed lease.
+/// The end of a followed lease, as reported to one follower.
 package struct LeaseEnd: Sendable {
     package var follower: LeaseFollower
     package var name: String

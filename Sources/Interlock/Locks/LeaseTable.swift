@@ -1,23 +1,23 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// The leases that were granted through this sidecar, for gauges and for labels that tokens do not contain. Bounded:
-/// beyond its capacity, leases are granted without being listed. The table also keeps the history of grants.
+/// The leases that were granted through this sidecar, for gauges and for labels that tokens do not contain. The table
+/// has a fixed capacity: leases beyond it are granted but not listed. The table also keeps the history of grants.
 ///
-/// Another sidecar or an operator may end or renew a lease, so listed leases are read from Redis again: each at
-/// least every five seconds, or less often if there are many.
+/// Another sidecar or an operator may end or renew a lease, so Redis is asked about each listed lease again: at least
+/// every five seconds, or less often if there are many.
 struct LeaseTable {
     /// The name and the token, hashed with this process's seed. Two leases whose hashes collide share an entry.
     private struct Key: Hashable {
-        /// The hash of the name, for a scan that finds all leases of a lock. An index would make grants 5 % slower.
+        /// The hash of the name, with which a scan finds all leases of a lock. An index would make grants 5 % slower.
         let lock: Int
         let hash: Int
 
         init(name: String, token: String) {
             var hasher = Hasher()
             hasher.combine(ExactText(name))
-            let ofName = hasher
-            lock = ofName.finalize()
+            let nameHasher = hasher
+            lock = nameHasher.finalize()
             hasher.combine(ExactText(token))
             hash = hasher.finalize()
         }
@@ -34,7 +34,7 @@ struct LeaseTable {
         let name: String
         let token: String
         let fence: Int64
-        /// The deadline that its holder relied on when it was listed.
+        /// The deadline that the holder relied on when the review began.
         let deadline: Instant
 
         fileprivate init(_ entry: Entry, names: (name: String, token: String)) {
@@ -44,7 +44,7 @@ struct LeaseTable {
         }
     }
 
-    /// The finding of a review.
+    /// The state of a lease that a review finds.
     enum LeaseState {
         /// The grant no longer holds the lock.
         case ended
@@ -64,16 +64,16 @@ struct LeaseTable {
     /// A key in the order of grant.
     private struct OrderEntry {
         let key: Key
-        /// The time before which grants do not drop the entry, even if its lease was shortened.
+        /// The time until which grants keep the entry, even if its lease was shortened.
         var retainedUntil: Instant
     }
 
     private static let capacity = 20_000
-    /// The minimum time between reviews of a lease. The first review is due this long after the grant, each later one
-    /// after half of the remaining time, but at most after `maximumPause`. Reviews are delayed if one ahead of them in
-    /// the queue is not due, or if reviews cannot keep up.
+    /// The minimum time between reviews of a lease, in milliseconds. The first review is due this long after the grant,
+    /// and each later one after half of the remaining time or `maximumPauseMilliseconds`, whichever is shorter. A
+    /// review is delayed while one ahead of it in the queue is not due, or if the sidecar cannot keep up.
     static let reviewMilliseconds: Int64 = 1000
-    private static let maximumPause: Int64 = 5000
+    private static let maximumPauseMilliseconds: Int64 = 5000
     /// The maximum number of leases in one review.
     static let maximumReviewed = 200
 
@@ -82,17 +82,18 @@ struct LeaseTable {
     private var entries: [Key: Entry] = [:]
     /// The entries in order of grant. Each grant drops a few expired leases from the front.
     private var order: Deque<OrderEntry> = []
-    /// Every entry has one review here. Reviews of ended leases stay until they reach the front or the queue is full.
+    /// The reviews, one for every entry. A review of an ended lease stays until it is first or the queue is full.
     private var reviews = ReviewQueue<Key>()
     /// The locks that were reported broken, by `Key.lock`. Their leases are read again immediately.
     private var suspects: Set<Int> = []
+    /// Whether too many locks were reported broken to list them, so that every lease is read again.
     private var areAllSuspect = false
     private static let maximumSuspects = 1000
 
     /// Lists a grant.
     /// - Parameters:
     ///   - startedAt: the time of the holder's request.
-    ///   - host: the label of an owner that gives none.
+    ///   - host: the label of an owner that gives no label.
     mutating func recordGrant(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant, host: String) {
         let label = request.owner == nil ? nil : request.label
         if dropLapsed(now: now) { _ = dropLapsed(now: now) }
@@ -123,7 +124,8 @@ struct LeaseTable {
     }
 
     /// Applies a new deadline.
-    /// - Parameter fence: the fence of the renewed grant; `nil` for the token's current grant. The same applies below.
+    /// - Parameter fence: the fence of the renewed grant; `nil` for the token's current grant. The methods below have
+    ///   the same parameter.
     mutating func recordRenewal(_ name: String, token: String, fence: Int64? = nil, deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
@@ -131,6 +133,7 @@ struct LeaseTable {
         history.updateDeadline(entry.grant, until: deadline)
     }
 
+    /// Removes a lease that has ended.
     mutating func recordEnd(_ name: String, token: String, fence: Int64? = nil, _ end: GrantEnd, now: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
@@ -147,7 +150,7 @@ struct LeaseTable {
         history.recordBreak(name, at: instant)
     }
 
-    /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
+    /// Applies an earlier deadline that the holder has chosen. Has no effect if the deadline is not earlier.
     mutating func shorten(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence, entry.deadline > deadline else { return }
@@ -160,6 +163,7 @@ struct LeaseTable {
         entries[Key(name: name, token: token)]?.deadline
     }
 
+    /// Returns the label of a lease whose owner chose the token; `nil` for other leases.
     func label(of name: String, token: String) -> String? {
         entries[Key(name: name, token: token)]?.label
     }
@@ -190,8 +194,8 @@ struct LeaseTable {
         return true
     }
 
-    /// Returns the time to drop an entry. It is a little later than the deadline, because a review may find
-    /// that the lease was renewed elsewhere.
+    /// Returns the time to drop an entry: a little later than its deadline, because a review may find that the lease
+    /// was renewed elsewhere.
     private static func end(of entry: Entry) -> Instant {
         entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds)
     }
@@ -211,22 +215,22 @@ struct LeaseTable {
         return true
     }
 
-    /// Returns the leases to read again now: first those of locks reported broken, in order of grant.
-    /// - Parameter isFollowed: whether a lease has followers, which renew it or are notified of its end anyway.
+    /// Returns the leases to review now. The leases of locks that were reported broken come first, in order of grant.
+    /// - Parameter isFollowed: returns whether a lease has followers. Such a lease needs no review.
     mutating func due(now: Instant, isFollowed: (ListedLease) -> Bool) -> [ListedLease] {
         var due: [ListedLease] = []
         if !suspects.isEmpty {
             let suspected = reviews.filter {
                 (areAllSuspect || suspects.contains($0.key.lock)) && entries[$0.key]?.grant == $0.grant
             }
-            let first = suspected.sorted { $0.review.grant < $1.review.grant }.prefix(Self.maximumReviewed)
-            due = first.compactMap { review, index in
+            let oldestSuspected = suspected.sorted { $0.review.grant < $1.review.grant }.prefix(Self.maximumReviewed)
+            due = oldestSuspected.compactMap { review, index in
                 entries[review.key].map { ListedLease($0, names: reviews.names(of: review, at: index)) }
             }
             suspects = []
             areAllSuspect = false
         }
-        let minimumPause = Self.reviewMilliseconds * Int64(1 + entries.count / Self.maximumReviewed)
+        let minimumPauseMilliseconds = Self.reviewMilliseconds * Int64(1 + entries.count / Self.maximumReviewed)
         while let review = reviews.first, review.at <= now, due.count < Self.maximumReviewed {
             guard let entry = entries[review.key], entry.grant == review.grant else {
                 reviews.dropFirst()
@@ -235,16 +239,17 @@ struct LeaseTable {
             let names = reviews.removeFirst()
             let listed = ListedLease(entry, names: names)
             if !isFollowed(listed) { due.append(listed) }
-            let remaining = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
-            let pause = max(minimumPause, min(Self.maximumPause, remaining / 2))
-            let next = now.advanced(byMilliseconds: pause)
-            reviews.append(review.key, grant: review.grant, at: next, name: names.name, token: names.token)
+            let remainingMilliseconds = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
+            let pauseMilliseconds = max(
+                minimumPauseMilliseconds, min(Self.maximumPauseMilliseconds, remainingMilliseconds / 2))
+            let nextReviewAt = now.advanced(byMilliseconds: pauseMilliseconds)
+            reviews.append(review.key, grant: review.grant, at: nextReviewAt, name: names.name, token: names.token)
         }
         return due
     }
 
-    /// Applies the reply of Redis about a lease to a request sent at `sentAt`.
-    /// - Parameter isReplicated: whether the state that was read needs no replicas or enough have it. If not, a later
+    /// Applies the state of a lease that Redis reported in reply to a request sent at `sentAt`.
+    /// - Parameter isReplicated: whether enough replicas have the state, or replicas do not matter. If not, a later
     ///   deadline is ignored, because a failover may lose it.
     mutating func applyReview(
         _ lease: ListedLease, _ state: LeaseState, isReplicated: Bool = true, sentAt: Instant, now: Instant
@@ -255,14 +260,17 @@ struct LeaseTable {
         case .ended: recordEnd(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
         case .remaining(nil): break
         case .remaining(let milliseconds?):
-            // For Redis, an unchanged lease lasts slightly longer than its holder relies on it.
-            let found = LeaseValidity.deadline(ttl: milliseconds, sentAt: sentAt)
-            let slack = Self.slackMilliseconds + milliseconds / 50
-            let isLonger = isReplicated && found > entry.deadline.advanced(byMilliseconds: slack)
+            // In Redis, even an unchanged lease lasts slightly longer than its holder relies on it.
+            let newDeadline = LeaseValidity.deadline(ttlMilliseconds: milliseconds, sentAt: sentAt)
+            let slackMilliseconds = Self.slackMilliseconds + milliseconds / 50
+            let isLonger =
+                isReplicated && newDeadline > entry.deadline.advanced(byMilliseconds: slackMilliseconds)
             // A deadline that changed after the review was sent is newer than the review.
-            let isShorter = entry.deadline == lease.deadline && found.advanced(byMilliseconds: slack) < entry.deadline
+            let isShorter =
+                entry.deadline == lease.deadline
+                && newDeadline.advanced(byMilliseconds: slackMilliseconds) < entry.deadline
             guard isLonger || isShorter else { return }
-            recordRenewal(lease.name, token: lease.token, fence: lease.fence, deadline: found)
+            recordRenewal(lease.name, token: lease.token, fence: lease.fence, deadline: newDeadline)
         }
     }
 

@@ -9,13 +9,13 @@ final class LocalQueue {
     let name: String
     /// The token that was last served from this queue. While it holds the lock, it is this sidecar's turn.
     var holder: String?
-    /// The error of the last attempt, or of the last release that named a successor; `nil` if it was answered.
+    /// The error of the last attempt, or of the last release that named a successor; `nil` if Redis answered it.
     var failure: RedisError?
-    /// The entry in Redis that stands for all local waiters.
+    /// The entry in the queue in Redis, for all local waiters together.
     let ticket: String
-    var decisions = LockQueue()
+    var machine = LockQueue()
     var timer: Deadlines.Entry?
-    /// The local waiters whose owner chose the token. A call that was sent twice waits twice.
+    /// The local waiters whose owner chose the token. If an owner repeats a call, both copies wait.
     private var byOwner: [ExactText: [LockWaiter]] = [:]
 
     init(number: UInt64, name: String, ticket: String) {
@@ -24,15 +24,17 @@ final class LocalQueue {
         self.ticket = ticket
     }
 
-    func entered(_ waiter: LockWaiter) {
+    /// Adds a waiter that has joined the queue to the copies of its call.
+    func add(_ waiter: LockWaiter) {
         guard waiter.request.owner != nil else { return }
         byOwner[ExactText(waiter.token), default: []].append(waiter)
     }
 
-    func left(_ waiter: LockWaiter) {
+    /// Removes a waiter that is no longer in the queue from the copies of its call.
+    func remove(_ waiter: LockWaiter) {
         guard waiter.request.owner != nil, let copies = byOwner.removeValue(forKey: ExactText(waiter.token)) else { return }
-        let others = copies.filter { $0 !== waiter }
-        if !others.isEmpty { byOwner[ExactText(waiter.token)] = others }
+        let remaining = copies.filter { $0 !== waiter }
+        if !remaining.isEmpty { byOwner[ExactText(waiter.token)] = remaining }
     }
 
     /// Returns the other local copies of the same call of an owner, in the order of their arrival.
@@ -43,14 +45,15 @@ final class LocalQueue {
 
     /// Returns whether an attempt or a release in progress may grant the lock to one of these waiters.
     func hasCommandInFlight(for waiters: [LockWaiter]) -> Bool {
-        waiters.contains { decisions.isAttempting($0.id) || decisions.isSuccessor($0.id) }
+        waiters.contains { machine.isAttempting($0.id) || machine.isSuccessor($0.id) }
     }
 
-    /// Returns the ticket for a script. It outlives the waits, so that a sidecar keeps its position while it is briefly
-    /// busy.
+    /// Returns the ticket for a script. The ticket outlives the waits, so that a sidecar that is busy for a moment
+    /// keeps its position.
     func ticket(hasOthers: Bool, now: Instant) -> AcquireScript.Ticket {
-        let maximumWait = decisions.latestDeadline.millisecondsRoundedUp(since: now)
+        let maximumWaitMilliseconds = machine.latestDeadline.millisecondsRoundedUp(since: now)
         return AcquireScript.Ticket(
-            token: ticket, lifetime: max(maximumWait, 2 * LockQueue.recheckMilliseconds), hasOthers: hasOthers)
+            token: ticket, lifetimeMilliseconds: max(maximumWaitMilliseconds, 2 * LockQueue.recheckMilliseconds),
+            hasOthers: hasOthers)
     }
 }

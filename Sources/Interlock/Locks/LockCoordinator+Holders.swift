@@ -5,8 +5,10 @@ internal import RedisClient
 
 /// The operations of holders and operators on a held lock.
 extension LockCoordinator {
-    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewResult>) {
-        if let violation = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
+    func renew(
+        name: ResourceName, token: String, ttlMilliseconds: Int64, fence: Int64?, completion: Completion<RenewResult>
+    ) {
+        if let violation = settings.violation(in: LockRequest(name: name, ttlMilliseconds: ttlMilliseconds)) {
             completion(.failed(violation))
             return
         }
@@ -15,30 +17,32 @@ extension LockCoordinator {
             return
         }
         let sentAt = runtime.time.now()
-        // If this shortens the lease, the holder must not rely on the previous deadline, even if the call fails.
+        // If the renewal shortens the lease, the holder must not rely on the previous deadline, even if the call fails.
         if settings.waitReplicas > 0 {
-            leases.shorten(name.text, token: token, fence: fence, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+            leases.shorten(
+                name.text, token: token, fence: fence,
+                to: LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt))
         }
-        var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl, fence: fence)
+        var script = RenewScript(keys: keys(name.text), token: token, ttlMilliseconds: ttlMilliseconds, fence: fence)
         runtime.pipeline.send(script) { [self] result in
             guard case .success(.heldByGroup) = result else {
-                return renewed(result, script, name.text, sentAt: sentAt, completion)
+                return renewalAnswered(result, script, name.text, sentAt: sentAt, completion)
             }
             script.isGroup = true
             runtime.pipeline.send(script) { [self] result in
-                renewed(result, script, name.text, sentAt: sentAt, completion)
+                renewalAnswered(result, script, name.text, sentAt: sentAt, completion)
             }
         }
     }
 
-    private func renewed(
+    private func renewalAnswered(
         _ result: Result<TokenState, RedisError>, _ script: RenewScript, _ name: String, sentAt: Instant,
         _ completion: Completion<RenewResult>
     ) {
         switch result {
         case .success(.held):
-            replicate(script) { [self] replicated in
-                confirmRenewal(script, of: name, sentAt: sentAt, replicated, completion)
+            replicate(script) { [self] outcome in
+                confirmRenewal(script, of: name, sentAt: sentAt, outcome, completion)
             }
         case .success(.lost), .success(.heldByGroup):
             leases.recordEnd(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
@@ -48,30 +52,33 @@ extension LockCoordinator {
         }
     }
 
-    /// Answers a renewal with how long its holder can rely on the lease.
+    /// Calls `completion` with the time for which the holder can rely on the renewed lease.
     private func confirmRenewal(
-        _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: ReplicationOutcome,
+        _ script: RenewScript, of name: String, sentAt: Instant, _ outcome: ReplicationOutcome,
         _ completion: Completion<RenewResult>
     ) {
-        let (ttl, token, fence) = (script.ttl, script.token, script.fence)
+        let (ttlMilliseconds, token, fence) = (script.ttlMilliseconds, script.token, script.fence)
         let now = runtime.time.now()
-        let deadline = LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)
-        switch replicated {
+        let deadline = LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt)
+        switch outcome {
         case .enough where deadline > now:
             leases.recordRenewal(name, token: token, fence: fence, deadline: deadline)
             followedLeases.updateDeadline(name, token: token, fence: fence, to: deadline)
-            completion(.renewed(validMilliseconds: LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)))
+            completion(
+                .renewed(
+                    validMilliseconds: LeaseValidity.remainingMilliseconds(
+                        ttlMilliseconds: ttlMilliseconds, sentAt: sentAt, now: now)))
         case .enough, .lost:
             leases.recordEnd(name, token: token, fence: fence, .lost, now: now)
             completion(.lost)
         case .tooFew(let error):
-            // Replicas have the previous deadline, so it remains valid.
+            // Enough replicas have the previous deadline, so it remains valid.
             guard let previous = leases.deadline(of: name, token: token), previous > now else {
                 completion(.failed(error))
                 return
             }
-            // The holder has shortened the lease.
-            if previous <= deadline { followedLeases.shortened(name, token: token, fence: fence, to: previous) }
+            // The renewal makes the lease shorter.
+            if previous <= deadline { followedLeases.leaseShortened(name, token: token, fence: fence, to: previous) }
             completion(.renewed(validMilliseconds: (previous.nanoseconds - now.nanoseconds) / 1_000_000))
         }
     }
@@ -81,17 +88,17 @@ extension LockCoordinator {
             completion(.lost)
             return
         }
-        // Whatever the result, renewing the lease stops.
-        followedLeases.released(name.text, token: token, fence: fence)
+        // The sidecar stops renewing the lease, even if the release fails.
+        followedLeases.leaseReleased(name.text, token: token, fence: fence)
         passOn(name.text, token: token, fence: fence, over: runtime.pipeline) { [self] result in
             switch result {
             case .success(let isReleased):
                 runtime.metrics.countRelease(isReleased)
                 leases.recordEnd(
                     name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
-                // A client may pipeline the acquire and the release of a lease. Following then begins only after the
-                // first call of `released` above.
-                if isReleased { followedLeases.released(name.text, token: token, fence: fence) }
+                // A client may pipeline the acquire and the release of a lease. The following then begins only after
+                // the first notification above.
+                if isReleased { followedLeases.leaseReleased(name.text, token: token, fence: fence) }
                 completion(isReleased ? .released : .lost)
             case .failure(let error):
                 completion(.failed(InterlockError(error)))
@@ -109,7 +116,7 @@ extension LockCoordinator {
                     runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                     leases.recordBreak(name.text, at: sentAt)
                     // Redis may report the deletion long before the event that gives the reason arrives.
-                    followedLeases.broken(name.text)
+                    followedLeases.lockBroken(name.text)
                     wake(name.text)
                 }
                 completion(isBroken ? .released : .lost)

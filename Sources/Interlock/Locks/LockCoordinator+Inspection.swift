@@ -4,14 +4,14 @@ internal import RedisClient
 /// A pending repeat of a lock inspection.
 struct PendingInspection {
     let timer: Deadlines.Entry
-    /// Reports the result of the previous inspection.
-    let answer: () -> Void
+    /// Completes the call with the result of the previous inspection.
+    let complete: () -> Void
 }
 
 /// Inspection of locks.
 extension LockCoordinator {
     /// The delays, in milliseconds, before an inspection is repeated because some waiter counts are missing.
-    private static let retryDelays: [Int64] = [20, 80]
+    private static let retryDelaysMilliseconds: [Int64] = [20, 80]
 
     /// The maximum number of locks that one command inspects, on one server.
     static let maximumLocksPerCommand = 50
@@ -22,10 +22,10 @@ extension LockCoordinator {
     }
 
     /// Inspects locks.
-    /// - Parameter completion: called with the state of each lock in the same order; `nil` for one that has no holder
-    ///   and no waiters.
+    /// - Parameter completion: called with the state of each lock in the same order; `nil` for a lock that has neither
+    ///   a holder nor waiters.
     func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
-        inspect(names.map(\.text), retryDelays: Self.retryDelays[...], completion)
+        inspect(names.map(\.text), retryDelays: Self.retryDelaysMilliseconds[...], completion)
     }
 
     private func inspect(
@@ -33,70 +33,70 @@ extension LockCoordinator {
         _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
         sendInspections(names) { [self] result in
-            guard case .success(let found) = result else { return completion(result) }
+            guard case .success(let states) = result else { return completion(result) }
             let now = runtime.time.now()
-            let incomplete = found.indices.filter { shouldInspectAgain(found[$0], now: now) }
-            guard let delay = retryDelays.first, !isShuttingDown, !incomplete.isEmpty else {
-                noteUnresponsive(incomplete.compactMap { found[$0] }, now: now)
+            let incompleteIndices = states.indices.filter { shouldInspectAgain(states[$0], now: now) }
+            guard let delayMilliseconds = retryDelays.first, !isShuttingDown, !incompleteIndices.isEmpty else {
+                recordUnresponsive(incompleteIndices.compactMap { states[$0] }, now: now)
                 return completion(result)
             }
-            let again = now.advanced(byMilliseconds: delay)
+            let retryAt = now.advanced(byMilliseconds: delayMilliseconds)
             lastInspectionID += 1
             let id = lastInspectionID
-            let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
+            let timer = runtime.deadlines.schedule(at: retryAt) { [unowned self] in
                 pendingInspections[id] = nil
-                inspect(incomplete.map { names[$0] }, retryDelays: retryDelays.dropFirst()) { retried in
-                    guard case .success(let newer) = retried else { return completion(result) }
-                    var all = found
-                    for (index, lock) in zip(incomplete, newer) { all[index] = lock }
-                    completion(.success(all))
+                inspect(incompleteIndices.map { names[$0] }, retryDelays: retryDelays.dropFirst()) { retryResult in
+                    guard case .success(let newerStates) = retryResult else { return completion(result) }
+                    var updated = states
+                    for (index, lock) in zip(incompleteIndices, newerStates) { updated[index] = lock }
+                    completion(.success(updated))
                 }
             }
             pendingInspections[id] = PendingInspection(timer: timer) { completion(result) }
         }
     }
 
-    /// Returns whether a sidecar that is expected to respond has not yet reported its waiters.
+    /// Returns whether a sidecar has not reported its waiters yet, unless it is known to be unresponsive.
     private func shouldInspectAgain(_ lock: LockInformation?, now: Instant) -> Bool {
         lock?.queue.contains { $0.waiters == nil && unresponsiveSidecars[$0.id] ?? now <= now } ?? false
     }
 
-    /// Records the sidecars that did not report, so that later inspections do not wait for them. They may be down or
-    /// run an older version.
-    private func noteUnresponsive(_ locks: [LockInformation], now: Instant) {
+    /// Records the sidecars that did not report their waiters, so that later inspections do not wait for them. Such a
+    /// sidecar may be down or run an older version.
+    private func recordUnresponsive(_ locks: [LockInformation], now: Instant) {
         guard !locks.isEmpty else { return }
         unresponsiveSidecars = unresponsiveSidecars.filter { $0.value > now }
-        let until = now.advanced(byMilliseconds: WaiterCounts.lifetime)
+        let until = now.advanced(byMilliseconds: WaiterCounts.lifetimeMilliseconds)
         for sidecar in locks.flatMap(\.queue) where sidecar.waiters == nil {
             if unresponsiveSidecars.count < Self.maximumUnresponsive { unresponsiveSidecars[sidecar.id] = until }
         }
     }
 
-    /// Sends all commands without waiting in between, each with as many locks as possible.
+    /// Sends all commands without waiting for replies in between, each with as many locks as possible.
     private func sendInspections(
         _ names: [String], _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
-        let size = runtime.keys.isOnCluster ? 1 : Self.maximumLocksPerCommand
-        var found = [LockInformation?](repeating: nil, count: names.count)
+        let batchSize = runtime.keys.isOnCluster ? 1 : Self.maximumLocksPerCommand
+        var states = [LockInformation?](repeating: nil, count: names.count)
         var failure: InterlockError?
-        let starts = stride(from: 0, to: names.count, by: size)
-        var awaited = starts.underestimatedCount
-        guard awaited > 0 else { return completion(.success([])) }
+        let starts = stride(from: 0, to: names.count, by: batchSize)
+        var unansweredCount = starts.underestimatedCount
+        guard unansweredCount > 0 else { return completion(.success([])) }
         for start in starts {
-            let batch = names[start..<min(start + size, names.count)]
+            let batch = names[start..<min(start + batchSize, names.count)]
             let script = InspectScript(locks: batch.map { keys($0) }, sidecar: runtime.id)
             runtime.pipeline.send(script) { [self] result in
                 switch result {
                 case .success(let replies):
                     for (offset, reply) in replies.enumerated() {
-                        found[start + offset] = information(on: names[start + offset], reply)
+                        states[start + offset] = information(on: names[start + offset], reply)
                     }
                 case .failure(let error):
                     failure = failure ?? InterlockError(error)
                 }
-                awaited -= 1
-                guard awaited == 0 else { return }
-                completion(failure.map { .failure($0) } ?? .success(found))
+                unansweredCount -= 1
+                guard unansweredCount == 0 else { return }
+                completion(failure.map { .failure($0) } ?? .success(states))
             }
         }
     }
@@ -108,22 +108,23 @@ extension LockCoordinator {
         pendingInspections = [:]
         for (_, inspection) in pending {
             inspection.timer.cancel()
-            inspection.answer()
+            inspection.complete()
         }
     }
 
-    /// Returns the state of a lock; `nil` if it has no holder and no waiters.
+    /// Returns the state of a lock; `nil` if it has neither a holder nor waiters.
     private func information(on name: String, _ reply: InspectScript.LockState) -> LockInformation? {
         let queue = waitingSidecars(for: name, reply)
-        let waiters = waiting(for: name) + reply.otherSidecars
+        let waiters = waiterCount(for: name) + reply.otherSidecarCount
         guard reply.token != nil || waiters > 0 else { return nil }
         func label(_ token: String) -> String {
             if OwnerToken.isTicket(token) { return OwnerToken.sidecar(ofTicket: token) }
             return leases.label(of: name, token: token) ?? OwnerToken.label(of: token)
         }
-        func lease(_ token: String, fence: Int64?, ttl: Int64) -> LeaseInformation? {
-            // A turn or a slot that is being offered is not a lease.
-            OwnerToken.isTicket(token) ? nil : LeaseInformation(label: label(token), fence: fence, ttlMilliseconds: ttl)
+        func lease(_ token: String, fence: Int64?, ttlMilliseconds: Int64) -> LeaseInformation? {
+            // A ticket holds an offered turn or slot, which is not a lease.
+            OwnerToken.isTicket(token)
+                ? nil : LeaseInformation(label: label(token), fence: fence, ttlMilliseconds: ttlMilliseconds)
         }
         guard let token = reply.token else {
             return LockInformation(
@@ -131,15 +132,18 @@ extension LockCoordinator {
                 waiters: waiters, queue: queue)
         }
         guard let group = reply.group else {
-            let holder = lease(token, fence: reply.fence, ttl: reply.ttl)
+            let holder = lease(token, fence: reply.fence, ttlMilliseconds: reply.ttlMilliseconds)
             return LockInformation(
-                name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl, mode: .exclusive, holders: 1,
+                name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttlMilliseconds,
+                mode: .exclusive,
+                holders: 1,
                 leases: holder.map { [$0] } ?? [], waiters: waiters, queue: queue)
         }
         return LockInformation(
-            name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl,
-            mode: group.slots == 0 ? .shared : .permits(group.slots), holders: group.holders,
-            leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters, queue: queue)
+            name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttlMilliseconds,
+            mode: group.slotCount == 0 ? .shared : .permits(group.slotCount), holders: group.holderCount,
+            leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttlMilliseconds: $0.ttlMilliseconds) },
+            waiters: waiters, queue: queue)
     }
 
     /// Returns the waiting sidecars in the order of their turns. This sidecar comes last if its ticket is not in Redis
@@ -149,12 +153,12 @@ extension LockCoordinator {
         var sidecars = reply.waiting.map { ticket, waiters in
             WaitingSidecar(
                 id: OwnerToken.sidecar(ofTicket: ticket),
-                waiters: ticket == localQueue?.ticket ? localQueue?.decisions.count : waiters.map(Int.init))
+                waiters: ticket == localQueue?.ticket ? localQueue?.machine.count : waiters.map(Int.init))
         }
         // A ticket without waiters is about to be withdrawn.
         sidecars.removeAll { $0.id == runtime.id && $0.waiters ?? 0 == 0 }
-        if let localQueue, localQueue.decisions.count > 0, !sidecars.contains(where: { $0.id == runtime.id }) {
-            sidecars.append(WaitingSidecar(id: runtime.id, waiters: localQueue.decisions.count))
+        if let localQueue, localQueue.machine.count > 0, !sidecars.contains(where: { $0.id == runtime.id }) {
+            sidecars.append(WaitingSidecar(id: runtime.id, waiters: localQueue.machine.count))
         }
         return sidecars
     }

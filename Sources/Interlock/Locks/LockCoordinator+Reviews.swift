@@ -2,11 +2,12 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Reviews leases, so that this sidecar's lease count and grant history reflect changes by others.
+/// Reviews leases, so that this sidecar's lease count and grant history reflect changes by other sidecars and
+/// operators.
 protocol LeaseReviewer: AnyObject {
     var runtime: CoordinatorRuntime { get }
     var leases: LeaseTable { get }
-    /// The timer of the next review of listed leases; `nil` while none is listed.
+    /// The timer of the next review of listed leases; `nil` while no lease is listed.
     var nextReview: Deadlines.Entry? { get set }
 
     /// Asks Redis about the leases that are due.
@@ -20,7 +21,7 @@ extension LeaseReviewer {
         scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
     }
 
-    /// Schedules a review at the end of this tick, so that it covers all reports of the tick.
+    /// Schedules a review at the end of this tick. It then covers all reports of the tick.
     func reviewSoon() {
         nextReview?.cancel()
         scheduleReview(at: runtime.time.now())
@@ -36,21 +37,21 @@ extension LeaseReviewer {
 }
 
 extension LockCoordinator: LeaseReviewer {
-    /// Call when another sidecar reports a broken lock. The lock may have been granted again, so its state is read from
-    /// Redis.
-    func broken(_ name: String) {
-        followedLeases.broken(name)
+    /// Records that another sidecar reports a broken lock. The lock may have been granted again, so a review reads its
+    /// state from Redis.
+    func lockBroken(_ name: String) {
+        followedLeases.lockBroken(name)
         if leases.suspect(name) { reviewSoon() }
     }
 
     func review() {
         let sentAt = runtime.time.now()
         let due = leases.due(now: sentAt) { followedLeases.follows($0.name, token: $0.token) }
-        let size = runtime.keys.isOnCluster ? 1 : Self.maximumLocksPerCommand
-        for start in stride(from: 0, to: due.count, by: size) {
-            let grants = due[start..<min(start + size, due.count)].map { (keys: keys($0.name), lease: $0) }
+        let batchSize = runtime.keys.isOnCluster ? 1 : Self.maximumLocksPerCommand
+        for start in stride(from: 0, to: due.count, by: batchSize) {
+            let grants = due[start..<min(start + batchSize, due.count)].map { (keys: keys($0.name), lease: $0) }
             runtime.pipeline.send(LeaseStateScript(grants: grants)) { [self] result in
-                // If there is no answer, the next review tries again.
+                // After a failure, the next review tries again.
                 guard case .success(let states) = result else { return }
                 let now = runtime.time.now()
                 for (grant, state) in zip(grants, states) {
@@ -61,13 +62,13 @@ extension LockCoordinator: LeaseReviewer {
         }
     }
 
-    /// Logs that a semaphore has a different size than was requested, once for each lock and size. A semaphore keeps
-    /// its size while any lease of it is held, and the answer to the call does not report the difference.
-    func note(_ requested: Int, slots: Int, of name: String) {
-        guard requested != slots else { return }
+    /// Logs that a semaphore has another size than requested, once for each lock and size. A semaphore keeps its size
+    /// while any lease of it is held, and the answer to the call does not report the difference.
+    func logSizeMismatch(_ requestedSlots: Int, slots: Int, of name: String) {
+        guard requestedSlots != slots else { return }
         if loggedSizeMismatches.count >= Self.maximumLoggedMismatches { loggedSizeMismatches = [] }
-        guard loggedSizeMismatches.insert("\(requested) \(name)").inserted else { return }
-        runtime.logger.log(.lockPermitsDiffer, ["lock": name, "asked": "\(requested)", "permits": "\(slots)"])
+        guard loggedSizeMismatches.insert("\(requestedSlots) \(name)").inserted else { return }
+        runtime.logger.log(.lockPermitsDiffer, ["lock": name, "asked": "\(requestedSlots)", "permits": "\(slots)"])
     }
 
     private static let maximumLoggedMismatches = 1000

@@ -9,8 +9,8 @@ final class LockCoordinator {
 
     let runtime: CoordinatorRuntime
     let settings: LockSettings
-    /// The connection on which locks are granted. If grants wait for replicas, it is dedicated to that, and other
-    /// commands of holders use the runtime's connection.
+    /// The connection on which locks are granted. If grants wait for replicas, it serves no other purpose, and the
+    /// other commands of holders use the runtime's connection.
     let pipeline: any RedisSender
     private let replication: ReplicaWait
     let watch: KeyWatch
@@ -24,20 +24,20 @@ final class LockCoordinator {
     /// Waiters that make one attempt before they join the queue.
     private var attempting: [WaiterID: LockWaiter] = [:]
     var leases = LeaseTable()
-    private var lastID: WaiterID = 0
+    private var lastWaiterID: WaiterID = 0
     var pendingInspections: [UInt64: PendingInspection] = [:]
     var lastInspectionID: UInt64 = 0
     var isShuttingDown = false
-    /// The sidecars that did not report their waiters, each with the end of the period in which no inspection waits for
-    /// it. Bounded.
+    /// The sidecars that did not report their waiters, each with the time until which no inspection waits for it.
+    /// Bounded.
     var unresponsiveSidecars: [String: Instant] = [:]
-    /// Leases that an unanswered acquire may have left behind, until their end is confirmed. Bounded.
+    /// The leases that unanswered commands may have left behind, each with its end. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
-    /// The timer of the next cleanup attempt. It is brought forward when Redis is back.
+    /// The timer of the next attempt to release `leftovers`. It is brought forward when Redis is connected again.
     var leftoverRetry: Deadlines.Entry?
     var nextReview: Deadlines.Entry?
-    /// The semaphores and requested sizes that were already logged as differing. Bounded.
+    /// The requested sizes of semaphores that were logged as differing, each with the name of its lock. Bounded.
     var loggedSizeMismatches: Set<String> = []
 
     init(
@@ -63,18 +63,18 @@ final class LockCoordinator {
         followedLeases.replicate = { [unowned self] in replicate($0, then: $1) }
     }
 
-    var waiting: Int { waiters.count }
+    var waitingCount: Int { waiters.count }
     func heldLeaseCount(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
     /// The number of commands sent on connections other than the runtime's.
     var commandsOnOtherConnections: Int64 {
-        watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
+        watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.sentCommandCount)
     }
-    /// See `RedisPipeline`; covers the connection that locks are granted on.
+    /// The last refusal on the connection on which locks are granted; see `RedisPipeline.recentRefusal`.
     var recentRefusal: RedisError? { pipeline.recentRefusal }
     var pendingCount: Int { pipeline.pendingCount }
-    var refusalsOnOtherConnections: Int64 { pipeline === runtime.pipeline ? 0 : pipeline.refusals }
-    func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
+    var refusalsOnOtherConnections: Int64 { pipeline === runtime.pipeline ? 0 : pipeline.refusalCount }
+    func waiterCount(for name: String) -> Int { queue(name)?.machine.count ?? 0 }
     func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
     /// All queues in the order in which they were created. O(n log n).
     private var queuesInOrder: [LocalQueue] { queues.values.sorted { $0.number < $1.number } }
@@ -83,8 +83,8 @@ final class LockCoordinator {
 
     /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
     func acquire(_ request: LockRequest, completion: Completion<LockResult>) -> WaiterID {
-        lastID += 1
-        let id = lastID
+        lastWaiterID += 1
+        let id = lastWaiterID
         if let violation = settings.violation(in: request) {
             completion(.failed(violation))
             return id
@@ -93,7 +93,7 @@ final class LockCoordinator {
             id: id, request: request, token: runtime.token(for: request), completion: completion,
             startedAt: runtime.time.now())
         let hasWaiters = queue(request.name.text) != nil
-        switch (hasWaiters, request.wait > 0, request.owner != nil) {
+        switch (hasWaiters, request.waitMilliseconds > 0, request.owner != nil) {
         case (false, false, _):
             attemptOnce(waiter, by: .anyCaller)
         case (true, false, false):
@@ -107,7 +107,7 @@ final class LockCoordinator {
         return id
     }
 
-    /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
+    /// Cancels a wait. The completion is not called, and a grant that arrives later is released.
     func cancel(_ id: WaiterID) {
         if let waiter = attempting.removeValue(forKey: id) {
             waiter.state = .left
@@ -116,7 +116,8 @@ final class LockCoordinator {
         }
     }
 
-    /// Makes one attempt, without blocking the queue.
+    /// Makes one attempt outside the queue.
+    /// - Parameter mayWait: whether the waiter joins the queue if the lock is held.
     private func attemptOnce(_ waiter: LockWaiter, by candidate: AcquireScript.Candidate, mayWait: Bool = false) {
         let sentAt = runtime.time.now()
         if mayWait { attempting[waiter.id] = waiter }
@@ -126,7 +127,7 @@ final class LockCoordinator {
             let isWaiting = waiter.state == .waiting
             switch result {
             case .success(.granted(let grant)):
-                if isWaiting { hand(grant, to: waiter, sentAt: sentAt) } else { releaseGrant(waiter) }
+                if isWaiting { handOutOnceReplicated(grant, to: waiter, sentAt: sentAt) } else { releaseGrant(waiter) }
             case .success(.held):
                 guard isWaiting else { return }
                 if mayWait { enqueue(waiter) } else { refuse(waiter) }
@@ -145,7 +146,8 @@ final class LockCoordinator {
         let request = waiter.request
         let group = request.mode.groupLabel.map { OwnerToken.make(label: $0, random: runtime.entropy.drawPair()) }
         return AcquireScript(
-            keys: keys(request.name.text), token: waiter.token, ttl: request.ttl, mode: request.mode,
+            keys: keys(request.name.text), token: waiter.token, ttlMilliseconds: request.ttlMilliseconds,
+            mode: request.mode,
             candidate: candidate, ticket: ticket, group: group ?? "")
     }
 
@@ -154,7 +156,7 @@ final class LockCoordinator {
     // MARK: Handing out
 
     /// Hands out a lease once the configured number of replicas has it.
-    func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
+    func handOutOnceReplicated(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
         awaitReplicas("the lease in time, so it was released") { [self] error in
             guard let error else { return handOut(grant, to: waiter, sentAt: sentAt) }
@@ -163,34 +165,34 @@ final class LockCoordinator {
         }
     }
 
-    /// Waits until the configured number of replicas has the change. Must be called while the reply is handled, on the
-    /// connection that locks are granted on.
-    /// - Parameter consequence: the change, and the consequence if replicas lack it; used in the error text.
+    /// Waits until the configured number of replicas has the change. Must be called while a reply on the connection for
+    /// grants is handled.
+    /// - Parameter consequence: the change, and the consequence if too few replicas have it; used in the error text.
     private func awaitReplicas(_ consequence: String, then done: @escaping (InterlockError?) -> Void) {
         // On a cluster, this is the server that ran the script.
         guard let server = pipeline.replyingConnection else {
             preconditionFailure("replicas must be awaited while the reply is handled")
         }
-        replication.acknowledged(at: server) { [settings] result in
+        replication.countAcknowledgments(at: server) { [settings] result in
             switch result {
-            case .success(let count) where count >= settings.waitReplicas: done(nil)
-            case .success(let count):
-                done(.unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas, consequence))
+            case .success(let replicaCount) where replicaCount >= settings.waitReplicas: done(nil)
+            case .success(let replicaCount):
+                done(.unreplicated(acknowledged: Int(replicaCount), wanted: settings.waitReplicas, consequence))
             case .failure(let error): done(InterlockError(error))
             }
         }
     }
 
-    /// Whether replicas have a change that the primary has made.
+    /// The result of waiting until replicas have a renewal.
     enum ReplicationOutcome {
         case enough
         case tooFew(InterlockError)
-        /// The lease has ended in the meantime.
+        /// The lease ended in the meantime.
         case lost
     }
 
-    /// Repeats a renewal on the connection that waits for replicas. The renewal itself used another connection, so it
-    /// never queues behind a `WAIT`; only the answer to the caller does.
+    /// Repeats a renewal on the connection for grants, and waits for replicas. The renewal itself used another
+    /// connection, so only the answer to the caller queues behind a `WAIT`.
     func replicate(_ script: RenewScript, then done: @escaping (ReplicationOutcome) -> Void) {
         guard settings.waitReplicas > 0 else { return done(.enough) }
         var script = script
@@ -209,26 +211,31 @@ final class LockCoordinator {
     private func handOut(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         let now = runtime.time.now()
         let request = waiter.request
-        let valid = LeaseValidity.remaining(ttl: request.ttl, sentAt: sentAt, now: now)
-        let deadline = LeaseValidity.deadline(ttl: request.ttl, sentAt: sentAt)
-        guard valid > 0 else {
+        let validMilliseconds = LeaseValidity.remainingMilliseconds(
+            ttlMilliseconds: request.ttlMilliseconds, sentAt: sentAt, now: now)
+        let deadline = LeaseValidity.deadline(ttlMilliseconds: request.ttlMilliseconds, sentAt: sentAt)
+        guard validMilliseconds > 0 else {
             return fail(
                 waiter,
                 InterlockError(
-                    .unavailable, "the lease of \(request.ttl) ms ended before it could be returned; use a longer ttl"))
+                    .unavailable,
+                    "the lease of \(request.ttlMilliseconds) ms ended before it could be returned; use a longer ttl"
+                ))
         }
         let lease = Lease(
-            name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid,
-            ttlMilliseconds: request.ttl,
-            deadline: deadline, group: grant.group, hasOwnerToken: request.owner != nil)
-        // Recorded before the answer, because the caller may immediately ask to be notified of its loss.
+            name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: validMilliseconds,
+            ttlMilliseconds: request.ttlMilliseconds, deadline: deadline, group: grant.group,
+            hasOwnerToken: request.owner != nil)
+        // Record the lease before the answer, because the caller may follow it immediately.
         leases.recordGrant(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
         scheduleReview()
         if lease.hasOwnerToken {
-            // The lease may already be followed on behalf of an earlier call of the same owner.
-            followedLeases.grantedAgain(lease, until: deadline)
+            // An earlier call of the same owner may already follow the lease.
+            followedLeases.leaseGrantedAgain(lease, until: deadline)
         }
-        if let slots = lease.permits, let requested = request.mode.permits { note(requested, slots: slots, of: lease.name) }
+        if let slots = lease.permits, let requestedSlots = request.mode.permits {
+            logSizeMismatch(requestedSlots, slots: slots, of: lease.name)
+        }
         guard waiter.completion(.granted(lease)) else {
             leases.recordEnd(lease.name, token: lease.token, .released, now: now)
             return releaseGrant(waiter)
@@ -250,15 +257,15 @@ final class LockCoordinator {
     // MARK: Waiting
 
     private func enqueue(_ waiter: LockWaiter) {
-        let wait = min(waiter.request.wait, settings.maximumWait.wholeMilliseconds)
-        let deadline = waiter.startedAt.advanced(byMilliseconds: wait)
+        let waitMilliseconds = min(waiter.request.waitMilliseconds, settings.maximumWait.wholeMilliseconds)
+        let deadline = waiter.startedAt.advanced(byMilliseconds: waitMilliseconds)
         guard deadline > runtime.time.now() else { return refuse(waiter) }
         waiter.timeout = runtime.deadlines.schedule(at: deadline) { [unowned self] in timeOut(waiter) }
         waiters[waiter.id] = waiter
         let name = waiter.request.name.text
         let queue = queue(name) ?? openQueue(name)
-        queue.entered(waiter)
-        perform(queue.decisions.enqueue(.init(id: waiter.id, deadline: deadline)), on: queue)
+        queue.add(waiter)
+        perform(queue.machine.enqueue(.init(id: waiter.id, deadline: deadline)), on: queue)
     }
 
     private func openQueue(_ name: String) -> LocalQueue {
@@ -275,7 +282,7 @@ final class LockCoordinator {
     }
 
     /// Ends a wait whose deadline has passed. If a command is in progress for this waiter or for another copy of its
-    /// call, the reply, which arrives within `redis.timeout`, decides the outcome.
+    /// call, its reply decides the outcome; it arrives within `redis.timeout`.
     private func timeOut(_ waiter: LockWaiter) {
         guard let queue = queue(waiter.request.name.text), queue.hasCommandInFlight(for: [waiter] + queue.copies(of: waiter))
         else { return giveUp(waiter) }
@@ -304,12 +311,12 @@ final class LockCoordinator {
         waiter.state = .left
         waiter.timeout?.cancel()
         if let queue = queue(waiter.request.name.text) {
-            queue.left(waiter)
-            let wasHead = queue.decisions.head == waiter.id
-            perform(queue.decisions.remove(waiter.id).next, on: queue)
+            queue.remove(waiter)
+            let wasHead = queue.machine.head == waiter.id
+            perform(queue.machine.remove(waiter.id).next, on: queue)
             // A reader may have been waiting only because of this writer.
             if wasHead, waiter.request.mode == .exclusive, headMode(of: queue) == .shared {
-                perform(queue.decisions.wake(), on: queue)
+                perform(queue.machine.wake(), on: queue)
             }
         }
         if waiter.mayHold { releaseGrant(waiter) }
@@ -321,7 +328,7 @@ final class LockCoordinator {
         waiter.state = .served
         waiter.timeout?.cancel()
         waiters[waiter.id] = nil
-        queue(waiter.request.name.text)?.left(waiter)
+        if let queue = queue(waiter.request.name.text) { queue.remove(waiter) }
         return true
     }
 
@@ -331,14 +338,14 @@ final class LockCoordinator {
             break
         case .drop(let hasTicket):
             // A caller may have rejoined the queue in response to its answer.
-            guard queue.decisions.count == 0 else { break }
+            guard queue.machine.count == 0 else { break }
             queue.timer?.cancel()
             if self.queue(queue.name) === queue { forget(queue) }
             if hasTicket { withdraw(queue) }
         case .armTimer(let instant):
             queue.timer?.cancel()
             queue.timer = runtime.deadlines.schedule(at: instant) { [unowned self] in
-                perform(queue.decisions.timerFired(now: runtime.time.now()), on: queue)
+                perform(queue.machine.timerFired(now: runtime.time.now()), on: queue)
             }
         case .attempt(let id):
             attempt(id, in: queue)
@@ -348,11 +355,11 @@ final class LockCoordinator {
     }
 
     private func headMode(of queue: LocalQueue) -> LockMode {
-        queue.decisions.head.flatMap { waiters[$0]?.request.mode } ?? .exclusive
+        queue.machine.head.flatMap { waiters[$0]?.request.mode } ?? .exclusive
     }
 
     private func withdraw(_ queue: LocalQueue) {
-        // If this command is lost, the ticket is offered one turn, which expires.
+        // If this command is lost, the ticket gets one turn, which expires unused.
         pipeline.send(LeaveScript(keys: keys(queue.name), ticket: queue.ticket, sidecar: runtime.id)) { _ in }
     }
 
@@ -361,24 +368,24 @@ final class LockCoordinator {
             let finding: LockQueue.Finding =
                 switch result {
                 case .success(.absent): .free
-                case .success(.present(let ttl)): .held(ttl: ttl)
+                case .success(.present(let ttlMilliseconds)): .held(ttlMilliseconds: ttlMilliseconds)
                 case .failure: .unknown
                 }
-            perform(queue.decisions.checked(finding, now: runtime.time.now()), on: queue)
+            perform(queue.machine.checkEnded(finding, now: runtime.time.now()), on: queue)
         }
     }
 
     private func attempt(_ id: WaiterID, in queue: LocalQueue) {
-        guard let waiter = waiters[id] else { return perform(queue.decisions.failed(id), on: queue) }
+        guard let waiter = waiters[id] else { return perform(queue.machine.attemptFailed(id), on: queue) }
         queue.timer?.cancel()
         let sentAt = runtime.time.now()
-        let ticket = queue.ticket(hasOthers: queue.decisions.beginAttempt(), now: sentAt)
+        let ticket = queue.ticket(hasOthers: queue.machine.beginAttempt(), now: sentAt)
         pipeline.send(script(for: waiter, ticket: ticket)) { [self] result in
-            attempted(waiter, in: queue, result, sentAt: sentAt)
+            attemptAnswered(waiter, in: queue, result, sentAt: sentAt)
         }
     }
 
-    private func attempted(
+    private func attemptAnswered(
         _ waiter: LockWaiter, in queue: LocalQueue, _ result: Result<AcquireScript.Reply, RedisError>, sentAt: Instant
     ) {
         let now = runtime.time.now()
@@ -386,57 +393,64 @@ final class LockCoordinator {
         switch result {
         case .success(.granted(let grant)):
             let isOvertaken = waiter.state == .served
-            let next =
+            let nextAction =
                 isOvertaken
-                ? queue.decisions.overtaken(waiter.id, now: now)
-                : queue.decisions.granted(waiter.id, ttl: waiter.request.ttl, nextEnd: grant.nextEnd, now: now)
+                ? queue.machine.attemptOvertaken(waiter.id, now: now)
+                : queue.machine.attemptGranted(
+                    waiter.id, ttlMilliseconds: waiter.request.ttlMilliseconds,
+                    nextEndMilliseconds: grant.nextEndMilliseconds,
+                    now: now)
             if !isOvertaken { queue.holder = waiter.token }
             if serve(waiter) {
-                hand(grant, to: waiter, sentAt: sentAt)
+                handOutOnceReplicated(grant, to: waiter, sentAt: sentAt)
             } else if !isOvertaken {
                 releaseGrant(waiter)
             }
-            perform(next, on: queue)
+            perform(nextAction, on: queue)
             serveCopies(of: waiter, in: queue)
-        case .success(.held(let ttl, let position)):
+        case .success(.held(let ttlMilliseconds, let position)):
             waiter.mayHold = false
             if self.queue(queue.name) === queue { wakeChannels.subscribe(for: queue.name) }
-            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
-            perform(queue.decisions.refused(waiter.id, ttl: ttl, position: position, now: now), on: queue)
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.machine.isSuccessor(waiter.id))
+            perform(
+                queue.machine.attemptRefused(
+                    waiter.id, ttlMilliseconds: ttlMilliseconds, position: position, now: now),
+                on: queue)
         case .success(.heldInAnotherMode(let mode)):
             if serve(waiter) { fail(waiter, .heldInAnotherMode(waiter.request, mode)) }
-            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
-            perform(queue.decisions.failed(waiter.id), on: queue)
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.machine.isSuccessor(waiter.id))
+            perform(queue.machine.attemptFailed(waiter.id), on: queue)
         case .failure(let error) where error.isRetryable || error.code == .replyLost:
             queue.failure = error
             // If this attempt was granted, the next attempt with the same token finds the grant.
             if error.isOutcomeUnknown { markAsPossibleHolder(waiter) }
-            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
-            // A cluster that rejected the script may accept it at any moment, without notice.
-            perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .replyLost, now: now), on: queue)
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.machine.isSuccessor(waiter.id))
+            // A cluster that rejected the script may accept it at any moment and does not announce that.
+            perform(queue.machine.attemptUnanswered(waiter.id, isRefused: error.code != .replyLost, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
             if error.mayHaveGranted || waiter.mayHold { releaseGrant(waiter) }
             queue.failure = error
-            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
-            perform(queue.decisions.failed(waiter.id), on: queue)
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.machine.isSuccessor(waiter.id))
+            perform(queue.machine.attemptFailed(waiter.id), on: queue)
         }
     }
 
-    /// Serves the other copies of a granted call: a retry shares the grant instead of waiting behind other callers.
+    /// Serves the other copies of a granted call, so that a retry shares the grant instead of waiting behind other
+    /// callers.
     func serveCopies(of waiter: LockWaiter, in queue: LocalQueue) {
         for copy in queue.copies(of: waiter) {
-            // A command in progress for this copy finds the grant by itself.
+            // A command in progress for this copy finds the grant without help.
             guard !queue.hasCommandInFlight(for: [copy]) else { continue }
             waiters[copy.id] = nil
             copy.timeout?.cancel()
-            queue.left(copy)
-            perform(queue.decisions.remove(copy.id).next, on: queue)
+            queue.remove(copy)
+            perform(queue.machine.remove(copy.id).next, on: queue)
             attemptOnce(copy, by: .currentOwner, mayWait: true)
         }
     }
 
-    /// Records that an attempt of this waiter has an unknown outcome, so that a possible grant is released when it
+    /// Records that an attempt for this waiter has an unknown outcome. A possible grant is released when the waiter
     /// leaves.
     func markAsPossibleHolder(_ waiter: LockWaiter) {
         if waiter.state == .left { releaseGrant(waiter) } else { waiter.mayHold = true }
@@ -444,34 +458,34 @@ final class LockCoordinator {
 
     // MARK: Notifications
 
-    /// Makes the head of every queue check its lock again, because messages may have been lost.
+    /// Retries at the head of every queue, because messages may have been lost.
     func wakeAll() {
-        for queue in queuesInOrder { perform(queue.decisions.wake(), on: queue) }
+        for queue in queuesInOrder { perform(queue.machine.wake(), on: queue) }
     }
 
     /// Retries at the head of the queue, because the lock may be free.
     func wake(_ name: String) {
         guard let queue = queue(name) else { return }
-        perform(queue.decisions.wake(), on: queue)
+        perform(queue.machine.wake(), on: queue)
     }
 
     /// Wakes the waiters that a message from a script names.
     func receive(_ message: WakeMessage) {
         let name = runtime.keys.lockName(inBraces: message.lock)
         guard let queue = queue(name), queue.ticket == message.ticket else {
-            // No waiter is behind this ticket; withdrawing it lets the next sidecar proceed.
+            // No caller waits behind this ticket. Withdraw it, so that the next sidecar gets its turn.
             return pipeline.send(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
         }
         switch message.kind {
         case .turn:
-            perform(queue.decisions.wake(), on: queue)
+            perform(queue.machine.wake(), on: queue)
         case .first:
             let now = runtime.time.now()
-            // The lock's TTL says nothing about a slot that is reserved for another waiter.
+            // The lock's TTL does not show when a slot that is reserved for another waiter becomes free.
             let isForSlot = headMode(of: queue).isSemaphore
-            perform(isForSlot ? queue.decisions.becameFirstForSlot(now: now) : queue.decisions.becameFirst(now: now), on: queue)
+            perform(isForSlot ? queue.machine.becameFirstForSlot(now: now) : queue.machine.becameFirst(now: now), on: queue)
         case .check:
-            perform(queue.decisions.wake(), on: queue)
+            perform(queue.machine.wake(), on: queue)
         case .count:
             counts.startPublishing(for: queue)
         }
@@ -480,23 +494,23 @@ final class LockCoordinator {
     /// Rechecks the locks whose keys satisfy `isAffected`, because any of them may have changed.
     func keysChanged(where isAffected: (String) -> Bool = { _ in true }) {
         for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) {
-            perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
+            perform(queue.machine.lockChanged(now: runtime.time.now()), on: queue)
         }
         followedLeases.recheckLeases { isAffected(runtime.keys.lock($0)) }
     }
 
-    /// Retries for the locks whose keys satisfy `isAffected` and have moved to another server. Leases are checked when
-    /// the new server starts to report changes.
+    /// Retries for the locks whose keys satisfy `isAffected`, because they have moved to another server. Leases are
+    /// checked when the new server starts to report changes.
     func keysMoved(where isAffected: (String) -> Bool) {
-        for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) { perform(queue.decisions.wake(), on: queue) }
+        for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) { perform(queue.machine.wake(), on: queue) }
     }
 
-    /// Call when Redis reports that a lock's key has changed.
+    /// Checks a lock, because Redis reports that its key has changed.
     func keyChanged(_ key: String) {
         guard let name = runtime.keys.lockName(ofKey: key) else { return }
-        followedLeases.changed(name)
+        followedLeases.keyChanged(name)
         guard let queue = queue(name) else { return }
-        perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
+        perform(queue.machine.lockChanged(now: runtime.time.now()), on: queue)
     }
 
     /// Fails the waiters whose locks are on a part of Redis that has been down for too long.
@@ -509,9 +523,9 @@ final class LockCoordinator {
 
     /// Fails the waiters of the locks whose names satisfy `isAffected`.
     func failWaiters(_ error: InterlockError, where isAffected: (String) -> Bool = { _ in true }) {
-        let all = (Array(waiters.values) + Array(attempting.values)).sorted { $0.id < $1.id }
-        let failed = all.filter { isAffected($0.request.name.text) }
-        for waiter in failed {
+        let allWaiters = (Array(waiters.values) + Array(attempting.values)).sorted { $0.id < $1.id }
+        let failedWaiters = allWaiters.filter { isAffected($0.request.name.text) }
+        for waiter in failedWaiters {
             waiters[waiter.id] = nil
             attempting[waiter.id] = nil
         }
@@ -520,7 +534,7 @@ final class LockCoordinator {
             withdraw(queue)
             forget(queue)
         }
-        for waiter in failed {
+        for waiter in failedWaiters {
             waiter.state = .left
             waiter.timeout?.cancel()
             fail(waiter, error)

@@ -4,9 +4,9 @@ internal import InterlockCore
 package struct LockRequest: Sendable {
     package var name: ResourceName
     /// The lease's TTL in milliseconds.
-    package var ttl: Int64
-    /// The maximum wait, in milliseconds; 0 for none.
-    package var wait: Int64
+    package var ttlMilliseconds: Int64
+    /// The maximum wait, in milliseconds; 0 to refuse the call instead of waiting.
+    package var waitMilliseconds: Int64
     /// The token that the owner chose. If the same owner asks again, it gets the same lease. `nil` for a new token.
     package var owner: String?
     /// The label that others see; `nil` for this host's name.
@@ -15,12 +15,13 @@ package struct LockRequest: Sendable {
     package var mode: LockMode
 
     package init(
-        name: ResourceName, ttl: Int64, wait: Int64 = 0, owner: String? = nil, label: String? = nil,
+        name: ResourceName, ttlMilliseconds: Int64, waitMilliseconds: Int64 = 0, owner: String? = nil,
+        label: String? = nil,
         mode: LockMode = .exclusive
     ) {
         self.name = name
-        self.ttl = ttl
-        self.wait = wait
+        self.ttlMilliseconds = ttlMilliseconds
+        self.waitMilliseconds = waitMilliseconds
         self.owner = owner
         self.label = label
         self.mode = mode

@@ -8,11 +8,13 @@ final class LockScripts: Sendable {
     /// The same scripts for one grant only; see `fenced.lua` and `share-fenced.lua`.
     let fencedRenew, fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
     let leaseState, counts: RedisScript
-    /// The maximum TTL, in milliseconds, of a lease whose fence the counter may issue. The counter lasts at least as
-    /// long.
-    let maximumCountedTTL: Int64
+    /// The maximum TTL, in milliseconds, of a lease whose fence may come from the counter. The counter lasts at least
+    /// that long.
+    let maximumCountedTTLMilliseconds: Int64
 
-    /// - Parameter isOnCluster: whether `PUBLISH` counts only the subscribers of the server that runs a script.
+    /// Loads the scripts.
+    /// - Parameter isOnCluster: whether Redis is a cluster, where `PUBLISH` counts only the subscribers of the server
+    ///   that runs the script.
     init(_ settings: LockSettings, isOnCluster: Bool) {
         let constants = Self.constants(settings, isOnCluster: isOnCluster)
         func script(_ name: String) -> RedisScript { RedisScript(library: name, constants: constants) }
@@ -34,7 +36,7 @@ final class LockScripts: Sendable {
         fencedShareRelease = script("fenced-share-release")
         leaseState = script("lease-state")
         counts = script("counts")
-        maximumCountedTTL = (settings.fenceLifetime - CoordinatorRuntime.fenceTolerance).wholeMilliseconds
+        maximumCountedTTLMilliseconds = (settings.fenceLifetime - CoordinatorRuntime.fenceTolerance).wholeMilliseconds
     }
 
     /// The values on which the scripts and the Swift code must agree, by their names in Lua.
@@ -50,11 +52,11 @@ final class LockScripts: Sendable {
     }
 }
 
-/// The keys of one lock, as its scripts take them.
+/// The keys of one lock, in the order in which its scripts take them.
 ///
 /// On a cluster they include a key that never exists. During a slot migration, the source server runs a script while
-/// all of its keys are still there, but then rejects access to a key that the script itself has deleted, which would
-/// leave the script half done. The missing key prevents the script from starting before the slot has moved.
+/// all of its keys are still there, but then rejects access to a key that the script has deleted, which would leave the
+/// script half done. The missing key prevents the script from starting until the slot has moved.
 struct LockKeys {
     let scripts: LockScripts
     var space: KeySpace
@@ -91,7 +93,7 @@ struct LockKeys {
         encoder.append(parts: space.queueStart, name, "}")
     }
 
-    /// A read-only script does not need the key that never exists.
+    /// Appends the keys of `lease-state.lua`. A read-only script does not need the key that never exists.
     func encodeLeaseStateKeys(into encoder: inout CommandEncoder) {
         encoder.append(parts: space.lockStart, name, space.lockEnd)
         encoder.append(parts: space.fenceStart, name, "}")
@@ -115,11 +117,11 @@ struct AcquireScript: ScriptCommand {
         case currentOwner = "own"
     }
 
-    /// The entry of this sidecar in the queue of sidecars.
+    /// This sidecar's entry in the queue of sidecars.
     struct Ticket {
         var token: String
-        /// The lifetime of the ticket while callers wait behind it, in milliseconds.
-        var lifetime: Int64
+        /// The time for which the ticket lasts while callers wait behind it, in milliseconds.
+        var lifetimeMilliseconds: Int64
         /// Whether further waiters are behind this one in this sidecar.
         var hasOthers: Bool
     }
@@ -129,24 +131,24 @@ struct AcquireScript: ScriptCommand {
         /// The group that holds the lock; `nil` for an exclusive grant.
         var group: String?
         /// The time until the first lease of a semaphore ends, in milliseconds.
-        var nextEnd: Int64?
+        var nextEndMilliseconds: Int64?
     }
 
     enum Reply {
         case granted(Grant)
-        /// The TTL is in milliseconds, `nil` if the lock never expires; `position` is the position in the queue,
-        /// starting with 0.
-        case held(ttl: Int64?, position: Int?)
-        /// Held in a mode that conflicts with the requested one.
+        /// Another holder has the lock. The TTL is in milliseconds; `nil` if the lock never expires. The position in
+        /// the queue starts with 0; `nil` if the caller is not queued.
+        case held(ttlMilliseconds: Int64?, position: Int?)
+        /// The lock is held in a mode that conflicts with the requested one.
         case heldInAnotherMode(LockMode)
     }
 
     var keys: LockKeys
     var token: String
-    var ttl: Int64
+    var ttlMilliseconds: Int64
     var mode: LockMode
     var candidate = Candidate.anyCaller
-    /// The ticket of a caller that waits; `nil` if the caller does not wait.
+    /// The ticket of a waiting caller; `nil` if the caller does not wait.
     var ticket: Ticket?
     /// The name of the group if this lease starts one.
     var group = ""
@@ -176,7 +178,7 @@ struct AcquireScript: ScriptCommand {
     private func encodeExclusive(into encoder: inout CommandEncoder) {
         if ticket == nil { keys.encodeBasicKeys(into: &encoder) } else { keys.encodeGroupKeys(into: &encoder) }
         encodeCommon(into: &encoder)
-        if candidate == .anyCaller, ttl <= keys.scripts.maximumCountedTTL {
+        if candidate == .anyCaller, ttlMilliseconds <= keys.scripts.maximumCountedTTLMilliseconds {
             encoder.appendServerTime()
         } else {
             encoder.append(CommandEncoder.unknownServerTime)
@@ -189,14 +191,14 @@ struct AcquireScript: ScriptCommand {
 
     private func encodeCommon(into encoder: inout CommandEncoder) {
         encoder.append(token)
-        encoder.append(ttl)
+        encoder.append(ttlMilliseconds)
         encoder.append(keys.space.wakePrefix)
     }
 
     private func encode(_ ticket: Ticket, into encoder: inout CommandEncoder) {
         encoder.append(ticket.token)
-        encoder.append(ticket.lifetime)
-        encoder.append(ticket.hasOthers ? ticket.lifetime : 0)
+        encoder.append(ticket.lifetimeMilliseconds)
+        encoder.append(ticket.hasOthers ? ticket.lifetimeMilliseconds : 0)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
@@ -206,17 +208,17 @@ struct AcquireScript: ScriptCommand {
         }
         switch kind {
         case 1, 2:
-            let nextEnd = parts.count > 3 ? parts[3].integer : nil
+            let nextEndMilliseconds = parts.count > 3 ? parts[3].integer : nil
             return .granted(
                 Grant(
                     fence: value, group: parts.count > 2 ? parts[2].text : nil,
-                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.maximumExact) }))
+                    nextEndMilliseconds: nextEndMilliseconds.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.maximumExact) }))
         case 3:
             return .heldInAnotherMode(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
             let position = parts.count > 2 ? parts[2].integer : nil
             return .held(
-                ttl: value == -1 ? nil : max(0, min(value, ScriptNumber.maximumExact)),
+                ttlMilliseconds: value == -1 ? nil : max(0, min(value, ScriptNumber.maximumExact)),
                 position: position.flatMap { $0 < 0 ? nil : Int($0) })
         }
     }
@@ -226,7 +228,7 @@ struct AcquireScript: ScriptCommand {
 enum TokenState {
     case held
     case lost
-    /// A group holds the lock; only the scripts of groups can tell whether the token is in it.
+    /// A group holds the lock. Only the scripts of groups can check whether the token is in the group.
     case heldByGroup
 
     init(_ reply: RedisReply, script: String) throws(RedisError) {
@@ -243,14 +245,14 @@ enum TokenState {
 struct RenewScript: ScriptCommand {
     var keys: LockKeys
     var token: String
-    var ttl: Int64
+    var ttlMilliseconds: Int64
     /// The fence of the only grant to renew; `nil` for the token's current grant.
     var fence: Int64?
     var isGroup = false
     var purpose = Purpose.requested
 
     enum Purpose: String {
-        /// The holder asked for it.
+        /// The holder asked for the renewal.
         case requested
         /// The sidecar renews a linked lease.
         case watch
@@ -277,7 +279,7 @@ struct RenewScript: ScriptCommand {
             keys.encodeBasicKeys(into: &encoder)
         }
         encoder.append(token)
-        encoder.append(ttl)
+        encoder.append(ttlMilliseconds)
         if purpose != .requested { encoder.append(purpose.rawValue) }
         if let fence { encoder.append(fence) }
     }
@@ -292,7 +294,7 @@ struct ReleaseScript: ScriptCommand {
     /// The local waiter that gets the lock next.
     struct Successor {
         var token: String
-        var ttl: Int64
+        var ttlMilliseconds: Int64
         /// Whether this sidecar's turn may continue although other sidecars wait.
         var continuesTurn: Bool
         var ticket: AcquireScript.Ticket
@@ -301,9 +303,9 @@ struct ReleaseScript: ScriptCommand {
     enum Reply {
         case lost
         case heldByGroup
-        /// The lock is free, or another sidecar has it. `isFirst`: this sidecar's waiters are next.
+        /// The lock is free, or another sidecar has it. If `isFirst`, this sidecar's waiters are next.
         case released(isFirst: Bool)
-        /// Passed on to the successor.
+        /// The successor has the lock.
         case passedOn(fence: Int64, beginsTurn: Bool)
     }
 
@@ -328,12 +330,14 @@ struct ReleaseScript: ScriptCommand {
 
     private func encode(_ successor: Successor, into encoder: inout CommandEncoder) {
         encoder.append(successor.token)
-        encoder.append(successor.ttl)
+        encoder.append(successor.ttlMilliseconds)
         encoder.append(successor.continuesTurn ? "on" : "over")
         encoder.append(successor.ticket.token)
-        encoder.append(successor.ticket.lifetime)
-        encoder.append(successor.ticket.hasOthers ? successor.ticket.lifetime : 0)
-        guard successor.continuesTurn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.maximumCountedTTL else { return }
+        encoder.append(successor.ticket.lifetimeMilliseconds)
+        encoder.append(successor.ticket.hasOthers ? successor.ticket.lifetimeMilliseconds : 0)
+        guard successor.continuesTurn, successor.ticket.hasOthers,
+            successor.ttlMilliseconds <= keys.scripts.maximumCountedTTLMilliseconds
+        else { return }
         encoder.appendServerTime()
     }
 
@@ -404,7 +408,7 @@ struct BreakScript: ScriptCommand {
 
     var keys: LockKeys
     var by: String
-    /// The fence of the grant to end; `nil` ends the current one.
+    /// The fence of the grant to end; `nil` for the current grant.
     var fence: Int64?
     var origin: String
     var database: Int
@@ -428,23 +432,24 @@ struct InspectScript: ScriptCommand {
     /// The state of one lock.
     struct LockState {
         var token: String?
-        var ttl: Int64
+        var ttlMilliseconds: Int64
         var fence: Int64?
-        var otherSidecars: Int
-        /// The group that holds the lock; `nil` if none does.
+        /// The number of other sidecars that wait.
+        var otherSidecarCount: Int
+        /// The group that holds the lock; `nil` if no group does.
         var group: Group?
-        /// The tickets in the order of their turns, each with the number of waiters behind it if that sidecar has
-        /// reported it.
+        /// The tickets in the order of their turns, each with the number of waiters behind it; `nil` if that sidecar
+        /// has not reported the number.
         var waiting: [(ticket: String, waiters: Int64?)]
     }
 
     struct Group {
         /// The number of valid leases.
-        var holders: Int
+        var holderCount: Int
         /// The number of slots; 0 for readers, which are unlimited.
-        var slots: Int
-        /// The leases that end first.
-        var leases: [(token: String, ttl: Int64, fence: Int64?)]
+        var slotCount: Int
+        /// Some of the leases: those that end first.
+        var leases: [(token: String, ttlMilliseconds: Int64, fence: Int64?)]
     }
 
     /// The maximum number of leases of a group, and also of tickets, in a reply. It is divided among the locks; each
@@ -465,18 +470,19 @@ struct InspectScript: ScriptCommand {
         encoder.append(sidecar)
         encoder.append(max(Self.minimumListedPerLock, Self.maximumListed / locks.count))
         encoder.append(locks[0].space.wakePrefix)
-        encoder.append(WaiterCounts.lifetime)
+        encoder.append(WaiterCounts.lifetimeMilliseconds)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> [LockState] {
         guard let replies = reply.array, replies.count == locks.count else { throw reply.unexpected(for: script.name) }
-        var found: [LockState] = []
-        for reply in replies { found.append(try decodeOne(reply)) }
-        return found
+        var states: [LockState] = []
+        for reply in replies { states.append(try decodeState(reply)) }
+        return states
     }
 
-    private func decodeOne(_ reply: RedisReply) throws(RedisError) -> LockState {
-        guard let parts = reply.array, parts.count == 8, let ttl = parts[1].integer, let others = parts[3].integer,
+    private func decodeState(_ reply: RedisReply) throws(RedisError) -> LockState {
+        guard let parts = reply.array, parts.count == 8, let ttlMilliseconds = parts[1].integer,
+            let others = parts[3].integer,
             let holders = parts[4].integer, let slots = parts[5].integer, let leases = parts[6].array,
             let waiting = parts[7].array
         else {
@@ -485,13 +491,15 @@ struct InspectScript: ScriptCommand {
         var group: Group?
         if holders >= 0 {
             group = Group(
-                holders: Int(holders), slots: Int(slots),
+                holderCount: Int(holders), slotCount: Int(slots),
                 leases: stride(from: 0, to: leases.count - 2, by: 3).map {
                     (leases[$0].text ?? "", leases[$0 + 1].integer ?? 0, leases[$0 + 2].integer)
                 })
         }
         return LockState(
-            token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others), group: group,
+            token: parts[0].text, ttlMilliseconds: ttlMilliseconds, fence: parts[2].integer,
+            otherSidecarCount: Int(others),
+            group: group,
             waiting: stride(from: 0, to: waiting.count - 1, by: 2).map { (waiting[$0].text ?? "", waiting[$0 + 1].integer) })
     }
 }
@@ -529,8 +537,8 @@ struct CountsScript: ScriptCommand {
         var keys: LockKeys
         var ticket: String
         /// The remaining time, in milliseconds, during which the count is refreshed.
-        var remaining: Int64
-        var waiters: Int
+        var remainingMilliseconds: Int64
+        var waiterCount: Int
     }
 
     /// The counts to publish; on a cluster exactly one, because others may be in different hash slots.
@@ -543,8 +551,8 @@ struct CountsScript: ScriptCommand {
         for count in counts { count.keys.encodeCounts(into: &encoder) }
         for count in counts {
             encoder.append(count.ticket)
-            encoder.append(count.remaining)
-            encoder.append(count.waiters)
+            encoder.append(count.remainingMilliseconds)
+            encoder.append(count.waiterCount)
         }
     }
 

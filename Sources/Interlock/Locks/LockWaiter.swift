@@ -6,7 +6,7 @@ internal import RedisClient
 final class LockWaiter {
     enum State {
         case waiting
-        /// The waiter was answered or cancelled. A later grant to it is released.
+        /// The waiter was answered or cancelled. A grant that arrives later is released.
         case left
         /// The waiter has the lock, or is about to get it.
         case served
@@ -18,9 +18,9 @@ final class LockWaiter {
     let completion: Completion<LockResult>
     let startedAt: Instant
     var state = State.waiting
-    /// Whether an unanswered command may have granted it the lock.
+    /// Whether an unanswered command may have granted the lock to this waiter.
     var mayHold = false
-    /// Whether its wait has ended while a command is in progress, which then decides the answer.
+    /// Whether the wait has ended while a command is in progress. The reply then decides the outcome.
     var isOverdue = false
     var timeout: Deadlines.Entry?
 

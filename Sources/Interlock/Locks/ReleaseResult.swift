@@ -1,9 +1,9 @@
 internal import InterlockCore
 
-/// The result of a release, or of a break.
+/// The result of a release or a break.
 package enum ReleaseResult: Sendable {
     case released
-    /// The token does not hold the lock; for a break, there is no such lease.
+    /// The token does not hold the lock, or there is no lease to break.
     case lost
     case failed(InterlockError)
 

@@ -1,25 +1,25 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Publishes the number of local waiters for locks that another sidecar is inspecting: immediately after a request, and
-/// then whenever the number changes, until `lifetime` has passed without a request. Confined to the coordinator's event
-/// loop.
+/// Publishes the number of local waiters for the locks that another sidecar inspects: immediately after a request, and
+/// then whenever the number changes, for ten seconds after the last request. Confined to the coordinator's event loop.
 ///
-/// The load is bounded: apart from a short burst it sends one command per `interval`, however many locks are inspected
-/// and however often the numbers change.
+/// The load is bounded: apart from a short burst, it sends one command per interval of half a second, however many
+/// locks are inspected and however often the numbers change.
 final class WaiterCounts {
     private struct Watched {
         let queue: LocalQueue
         var until: Instant
-        /// The number that was last published; `nil` if none was, or if its lifetime must be renewed.
+        /// The number that was last published; `nil` if the number must be published even if it is unchanged.
         var published: Int?
         /// The sequence number of the last publication. The lock with the lowest is published first.
         var sequence: UInt64
     }
 
     /// The time, in milliseconds, for which a sidecar keeps publishing after a request.
-    static let lifetime: Int64 = 10_000
-    private static let interval: Int64 = 500
+    static let lifetimeMilliseconds: Int64 = 10_000
+    /// The minimum time between commands, in milliseconds.
+    private static let intervalMilliseconds: Int64 = 500
     /// The number of commands that may be sent in a burst after a quiet period.
     private static let maximumBurst: Int64 = 10
     /// The maximum number of locks whose counts are published, and the maximum per command.
@@ -31,8 +31,9 @@ final class WaiterCounts {
     /// The watched locks, by the number of their queue.
     private var watched: [UInt64: Watched] = [:]
     private var timer: (entry: Deadlines.Entry, at: Instant)?
+    /// The sequence number of the last publication.
     private var sequence: UInt64 = 0
-    /// The end of the commands sent so far if each took `interval`.
+    /// The time at which the commands sent so far would have ended if each had taken `intervalMilliseconds`.
     private var sentUntil = Instant(nanoseconds: 0)
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts) {
@@ -44,7 +45,7 @@ final class WaiterCounts {
     func startPublishing(for queue: LocalQueue) {
         guard watched[queue.number] != nil || watched.count < Self.maximumWatched else { return }
         let now = runtime.time.now()
-        let until = now.advanced(byMilliseconds: Self.lifetime)
+        let until = now.advanced(byMilliseconds: Self.lifetimeMilliseconds)
         let sequence = watched[queue.number]?.sequence ?? 0
         watched[queue.number] = Watched(queue: queue, until: until, published: nil, sequence: sequence)
         // Requests that arrive together are answered with one command.
@@ -53,7 +54,7 @@ final class WaiterCounts {
 
     private func schedule(at instant: Instant) {
         timer?.entry.cancel()
-        let at = max(instant, sentUntil.advanced(byMilliseconds: -Self.maximumBurst * Self.interval))
+        let at = max(instant, sentUntil.advanced(byMilliseconds: -Self.maximumBurst * Self.intervalMilliseconds))
         let entry = runtime.deadlines.schedule(at: at) { [unowned self] in
             timer = nil
             publish()
@@ -64,30 +65,31 @@ final class WaiterCounts {
     /// Publishes the counts that have changed, and repeats after the interval while any lock is watched.
     private func publish() {
         let now = runtime.time.now()
-        watched = watched.filter { $0.value.until > now && $0.value.queue.decisions.count > 0 }
+        watched = watched.filter { $0.value.until > now && $0.value.queue.machine.count > 0 }
         guard !watched.isEmpty else { return }
-        let due = watched.values.filter { $0.published != $0.queue.decisions.count }
+        let due = watched.values.filter { $0.published != $0.queue.machine.count }
             .sorted { ($0.sequence, $0.queue.number) < ($1.sequence, $1.queue.number) }
         let batch = due.prefix(runtime.keys.isOnCluster ? 1 : Self.maximumPerCommand)
         if !batch.isEmpty {
-            sentUntil = max(sentUntil, now).advanced(byMilliseconds: Self.interval)
+            sentUntil = max(sentUntil, now).advanced(byMilliseconds: Self.intervalMilliseconds)
             sequence += 1
             for published in batch {
-                watched[published.queue.number]?.published = published.queue.decisions.count
+                watched[published.queue.number]?.published = published.queue.machine.count
                 watched[published.queue.number]?.sequence = sequence
             }
             runtime.pipeline.send(CountsScript(counts: batch.map { count($0, now: now) })) { [self] result in
-                // A failed command is repeated.
+                // Publish the numbers again after a failure.
                 guard case .failure = result else { return }
                 for unpublished in batch { watched[unpublished.queue.number]?.published = nil }
             }
         }
-        schedule(at: batch.count < due.count ? now : now.advanced(byMilliseconds: Self.interval))
+        schedule(at: batch.count < due.count ? now : now.advanced(byMilliseconds: Self.intervalMilliseconds))
     }
 
     private func count(_ watched: Watched, now: Instant) -> CountsScript.Count {
         CountsScript.Count(
             keys: LockKeys(scripts: scripts, space: runtime.keys, name: watched.queue.name), ticket: watched.queue.ticket,
-            remaining: watched.until.millisecondsRoundedUp(since: now), waiters: watched.queue.decisions.count)
+            remainingMilliseconds: watched.until.millisecondsRoundedUp(since: now),
+            waiterCount: watched.queue.machine.count)
     }
 }

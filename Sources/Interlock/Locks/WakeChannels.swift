@@ -5,8 +5,8 @@ internal import RedisClient
 /// waits for, on the lock's server. A sharded message reaches only that server; a message without a sharded subscriber
 /// is published to all servers. Confined to the coordinator's event loop.
 ///
-/// Often a lock soon gets another waiter, so its channel stays subscribed for a while. Bounded by the number of locks
-/// with waiters plus `maximumIdle`.
+/// A lock often gets another waiter soon, so its channel stays subscribed for a while. The number of channels is
+/// bounded by the number of locks with waiters plus `maximumIdle`.
 final class WakeChannels {
     private let keys: KeySpace
     private let id: String
@@ -17,7 +17,7 @@ final class WakeChannels {
 
     /// The subscriber; `nil` if channels are not sharded. Weak, because the subscriber refers to the locks, which
     /// own this object.
-    weak var listener: (any RedisListener)?
+    weak var receiver: (any RedisReceiver)?
 
     init(keys: KeySpace, id: String) {
         self.keys = keys
@@ -26,19 +26,20 @@ final class WakeChannels {
 
     /// Subscribes to the channel of a lock that has a waiter.
     func subscribe(for name: String) {
-        guard let listener else { return }
+        guard let receiver else { return }
         guard subscribed.insert(name).inserted else { return idle.removeAll { $0 == name } }
-        listener.subscribe(shardChannel: keys.wake(id, ofLock: name), true)
+        receiver.subscribe(shardChannel: keys.wake(id, ofLock: name), true)
     }
 
-    /// Unsubscribes, some time later, from the channel of a lock that no longer has waiters.
+    /// Marks the channel of a lock without waiters as idle. Unsubscribes from the oldest idle channel if there are too
+    /// many.
     func unsubscribeLater(for name: String) {
-        guard let listener, subscribed.contains(name) else { return }
+        guard let receiver, subscribed.contains(name) else { return }
         idle.removeAll { $0 == name }
         idle.append(name)
         guard idle.count > Self.maximumIdle else { return }
         let oldest = idle.removeFirst()
         subscribed.remove(oldest)
-        listener.subscribe(shardChannel: keys.wake(id, ofLock: oldest), false)
+        receiver.subscribe(shardChannel: keys.wake(id, ofLock: oldest), false)
     }
 }

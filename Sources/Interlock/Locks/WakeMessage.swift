@@ -2,20 +2,22 @@ internal import FoundationEssentials
 internal import InterlockCore
 internal import RedisClient
 
-/// A message from a script to a sidecar that waits for a lock. It is only a hint: it may be lost or outdated. It is
-/// sent to one sidecar, which uses one database, and each ticket is used only once, so the ticket identifies the wait.
+/// A message from a script to a sidecar that waits for a lock. It is only a hint, because it may be lost or outdated.
+/// The ticket identifies the wait: each ticket is used only once, and the message reaches only one sidecar, which uses
+/// one database.
 struct WakeMessage: Codable {
     enum Kind: String, Codable {
-        /// The sidecar's turn: its ticket is stored in the lock until it is claimed or the claim window is over.
+        /// The sidecar has its turn: the lock contains its ticket until the sidecar claims it or the claim window ends.
         case turn
-        /// Another sidecar's turn, with this one next. If the other is dead, this one takes over.
+        /// Another sidecar has its turn, and this one is next. If the other sidecar has died, this one takes over.
         case first
-        /// The lock may have room for another holder.
+        /// The group that holds the lock may have room for another lease.
         case check = "look"
         /// A request to publish the number of waiters, because the lock is being inspected.
         case count
     }
 
+    /// The version of the format.
     var v: Int
     /// The lock's name, with `locks.key_prefix` in front if configured.
     var lock: String

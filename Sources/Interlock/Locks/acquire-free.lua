@@ -1,5 +1,5 @@
 -- needs: fence-counter
--- The uncontended path of `acquire.lua`: takes a lock that is free and has no waiters.
+-- The uncontended path of `acquire.lua`: acquires a lock that is free and has no waiters.
 --
 -- KEYS and ARGV are those of `acquire.lua`. Redis creates a script's functions on every call, so this path runs before
 -- the fragments that only contended locks need.

@@ -4,9 +4,9 @@
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 the prefix of wake channels  2 the event channel
 --       3 the event, up to the time  4 the event, after the time  5 the fence of the grant to end; empty for any
--- Reply 1: broken; 0: there is no lease (no such key, not a string, or without a ttl), or none with that fence
+-- Reply 1: broken; 0: there is no lease (no such key, not a string, or without a ttl), or no lease with that fence
 --
--- Guarantees that only strings with a ttl are ever deleted. The next grant has a higher fence, as every grant has.
+-- Guarantees that only strings with a ttl are deleted. The next grant has a higher fence, like every grant.
 
 local wake_prefix, event_channel, event_start, event_end, only_fence = unpack(ARGV)
 

@@ -5,8 +5,8 @@
 --       behind the ticket
 -- Reply nil
 --
--- Guarantees that a count is ignored once its time is over. Counts are a hash: for each sidecar, the millisecond until
--- which its count is valid, the count, and its ticket.
+-- Guarantees that a count is ignored after its time has passed. The counts of a lock are a hash: for each sidecar, the
+-- millisecond until which its count is valid, the count, and the sidecar's ticket.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

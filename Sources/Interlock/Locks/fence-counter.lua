@@ -3,11 +3,11 @@
 --
 -- KEYS[2] is the fence. `fence_lifetime` is in ms, `fence_slack` in microseconds; every fence is below `max_exact`.
 
--- Returns the next fence: the counter's next number, or the clock if the counter is behind it by more than the slack.
--- `now` is the caller's reading of the clock in microseconds. It may be a little old, which is harmless for a counter
--- that exists; for a new one, Redis is asked. A value that is no fence was set by other software and is replaced by the
--- clock. Returns nil if the caller does not know the clock (it passes zeros), or if the key cannot be incremented:
--- `mint` in fences.lua then finds the fence or the error.
+-- Returns the next fence: the counter's next number, or the clock if the counter trails it by more than the slack.
+-- `now` is the caller's reading of the clock in microseconds. It may be a little old, which is harmless for an existing
+-- counter; a new counter starts with the clock of Redis. A value that is not a fence was set by other software, and the
+-- clock replaces it. Returns nil if the caller does not know the clock (it passes zeros), or if the key cannot be
+-- incremented: `mint` in fences.lua then issues the fence or reports the error.
 local function count(now)
   if now == '0000000000000000' then return nil end
   local fence = redis.pcall('INCRBY', KEYS[2], '1')

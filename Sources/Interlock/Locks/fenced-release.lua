@@ -1,8 +1,8 @@
 -- needs: fenced, release
--- `release.lua` for one grant.
+-- The same as `release.lua`, but only for the grant with a given fence.
 --
 -- KEYS  1 lock  2 fence  3 queue
 -- ARGV  as in `release.lua`, then the fence of the grant
 -- Reply as in `release.lua`; 0 also if the token's grant has another fence
 --
--- Guarantees what `release.lua` does, and that no other grant of the same token is touched.
+-- Guarantees the same as `release.lua`, and that no other grant of the same token changes.

@@ -1,8 +1,8 @@
 -- needs: fenced, renew
--- `renew.lua` for one grant.
+-- The same as `renew.lua`, but only for the grant with a given fence.
 --
 -- KEYS  1 lock  2 fence
 -- ARGV  as in `renew.lua`, then the fence of the grant
 -- Reply as in `renew.lua`; 0 also if the token's grant has another fence
 --
--- Guarantees what `renew.lua` does, and that no other grant of the same token is touched.
+-- Guarantees the same as `renew.lua`, and that no other grant of the same token changes.

@@ -1,8 +1,8 @@
 -- needs: share-fenced, share-release
--- `share-release.lua` for one grant.
+-- The same as `share-release.lua`, but only for the grant with a given fence.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  as in `share-release.lua`, then the fence of the grant
 -- Reply as in `share-release.lua`; 0 also if the token's grant has another fence
 --
--- Guarantees what `share-release.lua` does, and that no other grant of the same token is touched.
+-- Guarantees the same as `share-release.lua`, and that no other grant of the same token changes.

@@ -1,8 +1,8 @@
 -- needs: share-fenced, share-renew
--- `share-renew.lua` for one grant.
+-- The same as `share-renew.lua`, but only for the grant with a given fence.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  as in `share-renew.lua`, then the fence of the grant
 -- Reply as in `share-renew.lua`; 0 also if the token's grant has another fence
 --
--- Guarantees what `share-renew.lua` does, and that no other grant of the same token is touched.
+-- Guarantees the same as `share-renew.lua`, and that no other grant of the same token changes.

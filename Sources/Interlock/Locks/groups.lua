@@ -3,11 +3,11 @@
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 --
--- While a group holds a lock, the lock names the group: `shared/<32 hex>` or `permits-<n>/<32 hex>`, until the last
--- lease in it ends. The holders are a sorted set: each token with the millisecond in which its lease ends, and the
--- group's name with its number of slots, 0 if unlimited. A group that is not in its own set is stale. The grants are a
--- hash with each token's fence; the empty field records the last notification of the first waiter. `claim_window` and
--- `recheck_delay` are in ms; a semaphore has at most `max_slots` slots.
+-- While a group holds a lock, the lock contains the group's name, `shared/<32 hex>` or `permits-<n>/<32 hex>`, until
+-- the last lease of the group ends. The holders are a sorted set: each token has as its score the millisecond in which
+-- its lease ends, and the group's name has its number of slots (0: unlimited). A group that is not in its own set is
+-- stale. The grants are a hash with the fence of each token; the empty field records the last notification of the first
+-- waiter. `claim_window` and `recheck_delay` are in ms; a semaphore has at most `max_slots` slots.
 
 local function milliseconds()
   local time = redis.call('TIME')
@@ -42,11 +42,11 @@ local function hold(token, ttl)
   set_group_end()
 end
 
--- Notifies the first waiter behind readers to check the lock again, because it may be a reader. Drops a ticket that
--- makes no attempt within the claim window, because its sidecar has stopped or no longer responds. A sidecar that has
--- checked is not notified again for a while. Returns the first ticket and, unless it is `own` (the caller's ticket),
--- the ms after which to check whether it is still queued. Sidecars of the previous version do not record their checks;
--- they are dropped only if the message has no receiver.
+-- Notifies the first waiter behind readers to check the lock again, because it may be a reader too. Drops a ticket
+-- whose sidecar makes no attempt within the claim window, because the sidecar has stopped or no longer responds. Does
+-- not notify a sidecar again until `recheck_delay` after its check. Returns the first ticket and, unless it is `own`
+-- (the caller's ticket), the ms after which to check whether it is still queued. Sidecars of the previous version do
+-- not record their checks; they are dropped only if the message has no receiver.
 local function notify_first_waiter(queue, own)
   while true do
     local first = queue.first()
@@ -69,8 +69,8 @@ local function notify_first_waiter(queue, own)
   end
 end
 
--- Reserves a slot of a semaphore for each ticket whose turn it is, for the claim window. Stops at `own` and dequeues
--- it.
+-- Reserves a slot of a semaphore for each ticket that has its turn, for the claim window. Stops at `own`, which it
+-- dequeues.
 local function reserve_slots(queue, slots, own)
   local is_reserved = false
   while has_room(slots) do

@@ -1,9 +1,9 @@
 -- needs: locks, groups
--- Describes locks, each at a single moment.
+-- Describes locks, each at one moment.
 --
 -- KEYS  for each lock: 1 lock  2 fence  3 queue  4 holders  5 grants  6 counts
 -- ARGV  1 the asking sidecar's ID  2 the maximum number of leases of a group, and of tickets, to list
---       3 the prefix of wake channels  4 the ms for which a sidecar goes on publishing its number of waiters
+--       3 the prefix of wake channels  4 the ms for which a sidecar keeps publishing its number of waiters
 -- Reply for each lock {token or nil, ttl in ms (-1: no expiry, -2: not held), last fence or nil,
 --       other sidecars that wait, leases of the group that holds it (-1: no group), its slots (0: any number),
 --       {token, ms left, fence or "", …} of the leases that end first,
@@ -11,8 +11,8 @@
 --       it is}
 --
 -- Guarantees that nothing changes except that lapsed leases are dropped. The sidecar never reveals the tokens, only
--- their labels. Only a sidecar knows how many callers wait behind its ticket: one that has not published the
--- number for a while is asked to, and the next inspection may find it; see counts.lua.
+-- their labels. Only a sidecar knows how many callers wait behind its ticket. The script asks a sidecar that has not
+-- published the number for a while to do so, and the next inspection may find it; see counts.lua.
 
 local sidecar, most_listed, wake_prefix, count_lifetime = unpack(ARGV)
 most_listed, count_lifetime = tonumber(most_listed), tonumber(count_lifetime)

@@ -1,12 +1,12 @@
 -- needs: locks, groups
--- Removes a sidecar's ticket from the queue because no caller waits behind it. If the ticket has its turn already, the
+-- Removes a sidecar's ticket from the queue because no caller waits behind it. If the ticket already has its turn, the
 -- turn passes to the next ticket.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 ticket  2 the prefix of wake channels  3 the sidecar's ID
--- Reply 1: a turn was returned; 0: there was none
+-- Reply 1: the ticket had its turn, which now ends; 0: the ticket did not have its turn
 --
--- Guarantees that a ticket without waiters delays no other.
+-- Guarantees that a ticket without waiters delays no other ticket.
 
 local ticket, wake_prefix, sidecar = unpack(ARGV)
 local queue = open_queue(wake_prefix, sidecar)

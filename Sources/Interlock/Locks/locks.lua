@@ -5,18 +5,18 @@
 --
 -- The queue holds one ticket, `<sidecar ID>/ticket/<32 hex>`, for each sidecar that has waiters, with the microsecond
 -- of its arrival as its score. A ticket whose turn has come leaves the queue and is stored in the lock itself for the
--- claim window: its sidecar replaces it by a waiter's token in that time, or the lock is free again.
+-- claim window: its sidecar replaces it with a waiter's token in that time, or the lock becomes free again.
 --
 -- `claim_window` and `fence_lifetime` are in ms. `counts_listeners`: whether PUBLISH counts all subscribers. On a
 -- cluster it counts only those of this server, so a sidecar counts as dead only if its claim window passes.
 
--- The start of every ticket. Those of the previous version have no mark, and look like any token of a sidecar.
+-- The start of every ticket. Tickets of the previous version have no mark, and look like any token of a sidecar.
 local ticket_mark = '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/'
 
 -- Returns the fence of the current grant and keeps it at least as long as the lease; a new fence if it has expired.
 local function current_fence(ttl)
   local fence = tonumber(redis.call('GET', KEYS[2]) or '')
-  -- A value that is no fence was set by other software.
+  -- A value that is not a fence was set by other software.
   if not (fence and fence >= 1 and fence < max_exact) then return mint(ttl) end
   if ttl > fence_lifetime and redis.call('PTTL', KEYS[2]) < ttl then redis.call('PEXPIRE', KEYS[2], ttl) end
   return fence
@@ -27,8 +27,7 @@ end
 local function open_queue(wake_prefix, sidecar)
   local queue = {}
 
-  -- Puts a ticket at the end of the queue, even after the Redis clock was set back. The queue lasts at least `lifetime`
-  -- ms.
+  -- Appends a ticket to the queue, even after the Redis clock was set back. The queue lasts at least `lifetime` ms.
   function queue.enqueue(ticket, lifetime, keep_position)
     if not keep_position or not redis.call('ZSCORE', KEYS[3], ticket) then
       local time = redis.call('TIME')
@@ -39,7 +38,7 @@ local function open_queue(wake_prefix, sidecar)
     if redis.call('PTTL', KEYS[3]) < lifetime then redis.call('PEXPIRE', KEYS[3], lifetime) end
   end
 
-  -- Moves a ticket whose waiter was served to the end if others wait behind it; otherwise removes it.
+  -- Moves a ticket whose waiter was served to the end of the queue if others wait behind it; otherwise removes it.
   function queue.requeue(ticket, lifetime)
     if lifetime > 0 then queue.enqueue(ticket, lifetime) else redis.call('ZREM', KEYS[3], ticket) end
   end
@@ -68,7 +67,7 @@ local function open_queue(wake_prefix, sidecar)
     end
   end
 
-  -- Notifies the sidecar whose ticket is now first, which takes over if the sidecar whose turn it is has died.
+  -- Notifies the sidecar whose ticket is now first. It takes over if the sidecar that has its turn dies.
   -- Returns true if that is the calling sidecar, which needs no notification.
   function queue.notify_first()
     local first = queue.first()

@@ -8,15 +8,15 @@
 --       4 the next waiter's token  5 its ttl in ms
 --       6 "on": this sidecar's turn may continue although other sidecars wait; otherwise "over"
 --       7 the sidecar's ticket  8 how many ms the sidecar waits if it is not served
---       9 how many ms other callers of it go on waiting if it is served (0: there are none)
+--       9 how many ms its other callers still wait if it is served (0: no others wait)
 --       and if 6 is "on" and others wait: 10 the Redis clock in microseconds; zeros if this sidecar does not know it
--- Reply 0: the token does not hold the lock; -1: the same, but a group does, and the lock does not name its holders;
+-- Reply 0: the token does not hold the lock; -1: a group holds the lock, which does not show its members;
 --       1: freed, or handed to another sidecar; {1, 1 if this sidecar is now first in the queue}: the same, and this
---       sidecar's waiters go on waiting; {2, fence, 1 if a new turn begins}: this sidecar's next waiter has it
+--       sidecar's waiters still wait; {2, fence, 1 if a new turn begins}: this sidecar's next waiter has it
 --
--- Guarantees that no other lease is touched, and that the lock passes to the next waiter atomically.
+-- Guarantees that no other lease changes, and that the lock passes to the next waiter atomically.
 
--- If the queue's key has another type, nobody can wait there, and nothing is released.
+-- If the queue's key has another type, no caller can wait there, and nothing is released.
 local waiting = redis.pcall('ZCARD', KEYS[3])
 if type(waiting) == 'table' then return waiting end
 

@@ -4,10 +4,10 @@
 -- ARGV  1 token  2 ttl in ms
 --       3 (optional) "watch": never shortens the lease, and a client that tracks its reads is notified of later changes;
 --         "replicate": never shortens the lease, and always writes, because WAIT covers only its own connection
--- Reply 1: extended; 0: the token does not hold the lock; -1: the same, but a group does, and the lock does not name
---       its holders
+-- Reply 1: extended; 0: the token does not hold the lock; -1: a group holds the lock, which does not
+--       show its members
 --
--- Guarantees that no other lease is touched.
+-- Guarantees that no other lease changes.
 
 local token, ttl, purpose = unpack(ARGV)
 local holder = redis.call('GET', KEYS[1])

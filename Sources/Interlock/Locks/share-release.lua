@@ -1,11 +1,11 @@
 -- needs: locks, groups
--- Ends one lease of a group; the end of the last one frees the lock.
+-- Ends one lease of a group. The end of the last lease frees the lock.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 token  2 the prefix of wake channels  3 the releasing sidecar's ID
 -- Reply 1: ended; 0: the token holds no lease of the group
 --
--- Guarantees that no other lease is touched, and that what becomes free goes to the waiters.
+-- Guarantees that no other lease changes, and that a freed slot or lock passes to the waiters.
 
 local token, wake_prefix, sidecar = unpack(ARGV)
 local holder = redis.call('GET', KEYS[1])

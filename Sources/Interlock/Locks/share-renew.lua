@@ -5,7 +5,7 @@
 -- ARGV  1 token  2 ttl in ms  3 (optional) "watch" or "replicate", as in renew.lua
 -- Reply 1: extended; 0: the token holds no lease of the group
 --
--- Guarantees that no other lease is touched, and that the group lasts as long as its last lease.
+-- Guarantees that no other lease changes, and that the group lasts as long as its last lease.
 
 local token, ttl, purpose = unpack(ARGV)
 ttl = tonumber(ttl)

@@ -1,5 +1,6 @@
 -- needs: claim_window, fences, locks, groups
--- Acquires one lease of a lock that several may hold: as one of any number of readers, or in one slot of a semaphore.
+-- Acquires one lease of a lock that several callers may hold: as one of any number of readers, or in one slot of a
+-- semaphore.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 token  2 ttl in ms  3 the prefix of wake channels  4 "take" or "own", as 5 in acquire.lua
@@ -10,15 +11,15 @@
 --       {0, ms until another attempt may succeed (-1: unknown), position in the queue (-1: not queued)}: refused;
 --       {3, slots}: held in another mode: -1 by one holder, 0 by readers, otherwise as a semaphore
 --
--- Guarantees that the group never has more leases than slots, that each lease has a fence higher than all before it,
--- and that nobody overtakes the waiters: readers do not starve a writer.
+-- Guarantees that the group never has more leases than slots, that each lease has a higher fence than all earlier ones,
+-- and that no caller overtakes the waiters: readers do not starve a writer.
 
 local token, ttl, wake_prefix, candidate, ticket, wait_lifetime, others_lifetime, wanted, new_group = unpack(ARGV)
 ttl, wanted = tonumber(ttl), tonumber(wanted)
 if ticket == '' then ticket = nil end
 local queue = open_queue(wake_prefix, ticket and string.match(ticket, '^[^/]*') or '')
 
--- This attempt answers the last notification: the next time that the ticket is first, it is notified again.
+-- This attempt answers the last notification. The next time that the ticket is first, its sidecar is notified again.
 local notified = ticket and redis.call('HGET', KEYS[5], '')
 if notified and string.sub(notified, -#ticket) == ticket then redis.call('HDEL', KEYS[5], '') end
 
@@ -72,7 +73,7 @@ end
 
 local slots = group_slots(holder)
 if not slots then
-  -- A lock that is offered to a ticket does not show yet in which mode it will be held.
+  -- A lock that is offered to a ticket does not yet show the mode in which it will be held.
   local is_offered = string.find(holder, ticket_mark)
     or (string.find(holder, '^%x%x%x%x%x%x%x%x%x%x%x%x/') and redis.call('PTTL', KEYS[1]) <= claim_window)
   if wanted > 0 and not is_offered then return {3, -1} end

@@ -7,7 +7,7 @@ struct PackedNumberReader {
 
     var isAtEnd: Bool { remaining == 0 && position == bytes.count }
 
-    /// Creates a reader; returns `nil` if `bytes` does not begin with an array.
+    /// Creates a reader; returns `nil` if `bytes` do not begin with an array.
     init?(_ bytes: [UInt8]) {
         guard let first = bytes.first else { return nil }
         switch first {

@@ -1,6 +1,7 @@
-/// Whole numbers in the format of the scripts' `cmsgpack`: one MessagePack array. A batch's numbers are one argument
-/// and one reply, which costs both sides a fraction of what separate arguments and elements would cost.
-/// https://github.com/msgpack/msgpack/blob/master/spec.md
+/// Whole numbers in the format of `cmsgpack` in the scripts: one MessagePack array. All numbers of a batch are one
+/// argument and one reply, which costs both sides only a fraction of separate arguments and elements.
+///
+/// Source: https://github.com/msgpack/msgpack/blob/master/spec.md
 struct PackedNumbers {
     private static let array32: UInt8 = 0xDD
     private static let headerLength = 5

@@ -6,9 +6,10 @@ struct PeekScript: ScriptCommand {
     static let source = RedisScript(library: "peek")
 
     struct Counter {
+        /// The usage of the limit.
         var taken: Int64
         /// The time until the counter resets, in milliseconds.
-        var resetAfter: Int64
+        var resetAfterMilliseconds: Int64
         /// The time until a call of cost 1 would be granted; 0 if it would be granted now.
         var retryAfterMicroseconds: Int64
     }
@@ -34,7 +35,7 @@ struct PeekScript: ScriptCommand {
         let numbers = reply.array?.compactMap(\.integer) ?? []
         guard numbers.count == 3 * keyNames.count else { throw reply.unexpected(for: Self.source.name) }
         return stride(from: 0, to: numbers.count, by: 3).map {
-            Counter(taken: numbers[$0], resetAfter: numbers[$0 + 1], retryAfterMicroseconds: numbers[$0 + 2])
+            Counter(taken: numbers[$0], resetAfterMilliseconds: numbers[$0 + 1], retryAfterMicroseconds: numbers[$0 + 2])
         }
     }
 }

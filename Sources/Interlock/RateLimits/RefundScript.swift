@@ -1,7 +1,7 @@
 package import InterlockCore
 internal import RedisClient
 
-/// Refunds amounts that a call took but did not use. See `refund.lua`.
+/// Refunds amounts that calls took but did not use. See `refund.lua`. The reply is the number of credited counters.
 struct RefundScript: ScriptCommand {
     static let source = RedisScript(library: "refund")
 
@@ -29,34 +29,34 @@ struct RefundScript: ScriptCommand {
 }
 
 extension ServiceBatch {
-    /// Returns the amounts that `calls` calls of the request at `requestIndex` took, to be refunded; empty if Redis did
-    /// not decide.
+    /// Returns the amounts to refund for `calls` calls of the request at `requestIndex`; empty if Redis did not decide.
     package func charges(
         ofRequestAt requestIndex: Int, calls: Int, by verdict: BatchVerdict, service: String, keys: KeySpace
     ) -> [CounterCharge] {
         guard verdict.timeMicroseconds > 0 else { return [] }
         return counters(ofRequestAt: requestIndex).compactMap { index in
             let counter = limits.counters[index]
-            let judged = verdict.counters[index]
-            // The script does not report which calls a full shadow limit left uncounted.
-            guard judged.excess == 0 else { return nil }
-            let limit = limits.definitions[counter.definition]
+            let counterVerdict = verdict.counters[index]
+            // The script does not report which calls a full shadow limit did not count.
+            guard counterVerdict.excess == 0 else { return nil }
+            let limit = limits.definitions[counter.definitionIndex]
             return CounterCharge(
                 key: keys.rate(service: service, of: limit, subject: counter.name), limit: limit,
-                definition: counter.definition, subject: counter.name, cost: requests[requestIndex].cost * Int64(calls),
-                windowTime: Self.windowTime(limit.algorithm, judged, verdict))
+                definitionIndex: counter.definitionIndex, subject: counter.name,
+                cost: requests[requestIndex].cost * Int64(calls),
+                windowTime: Self.windowTime(limit.algorithm, counterVerdict, verdict))
         }
     }
 
-    /// See `CounterCharge.windowTime`.
+    /// Returns the `windowTime` of a charge; see `CounterCharge`.
     private static func windowTime(
-        _ algorithm: LimitAlgorithm, _ judged: BatchVerdict.Counter, _ verdict: BatchVerdict
+        _ algorithm: LimitAlgorithm, _ counterVerdict: BatchVerdict.Counter, _ verdict: BatchVerdict
     ) -> Int64 {
         switch algorithm {
-        case .fixed: verdict.timeMicroseconds / 1000 + judged.resetAfter
+        case .fixed: verdict.timeMicroseconds / 1000 + counterVerdict.resetAfterMilliseconds
         case .sliding: verdict.timeMicroseconds
-        // The milliseconds were rounded up.
-        case .gcra: verdict.timeMicroseconds + max(0, judged.resetAfter - 1) * 1000
+        // One millisecond less, because the script rounds milliseconds up.
+        case .gcra: verdict.timeMicroseconds + max(0, counterVerdict.resetAfterMilliseconds - 1) * 1000
         }
     }
 }

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Decides a batch of requests and takes what it grants. See `take.lua`.
+/// Decides a batch of requests and takes the granted amounts. See `take.lua`.
 struct TakeScript: ScriptCommand {
     /// The owner of the counters.
     enum Scope {
@@ -28,7 +28,7 @@ struct TakeScript: ScriptCommand {
             runs.append(run.waits ? 1 : 0)
             runs.append(run.charges.count)
             for charge in batch.charges[run.charges] {
-                runs.append(charge.counter)
+                runs.append(charge.counterIndex)
                 runs.append(charge.cost)
             }
         }
@@ -42,15 +42,16 @@ struct TakeScript: ScriptCommand {
             let starts = batch.definitions.map { keys.rate(service: name, of: $0) }
             for counter in batch.counters {
                 if let subject = counter.name {
-                    encoder.append(parts: starts[counter.definition], KeySpace.subjectSeparator, subject)
+                    encoder.append(parts: starts[counter.definitionIndex], KeySpace.subjectSeparator, subject)
                 } else {
-                    encoder.append(starts[counter.definition])
+                    encoder.append(starts[counter.definitionIndex])
                 }
             }
         case .domain(let name):
             let start = keys.descriptors(ofDomain: name)
             for counter in batch.counters {
-                let limit = keys.descriptorLimit(batch.definitions[counter.definition], isAligned: counter.isAligned)
+                let limit = keys.descriptorLimit(
+                    batch.definitions[counter.definitionIndex], isAligned: counter.isAligned)
                 encoder.append(parts: start, counter.name ?? "", limit)
             }
         }
@@ -71,9 +72,13 @@ struct TakeScript: ScriptCommand {
             numbers.append(limit.windowMilliseconds)
             numbers.append(limit.isShadow ? 1 : 0)
         }
-        let base = batch.counters.reduce(Int64.max) { $1.endsAt == 0 ? $0 : min($0, $1.endsAt) }
-        numbers.append(base == .max ? 0 : base)
-        for counter in batch.counters { numbers.append(counter.endsAt == 0 ? 0 : counter.endsAt - base + 1) }
+        let baseMilliseconds = batch.counters.reduce(Int64.max) {
+            $1.endsAtMilliseconds == 0 ? $0 : min($0, $1.endsAtMilliseconds)
+        }
+        numbers.append(baseMilliseconds == .max ? 0 : baseMilliseconds)
+        for counter in batch.counters {
+            numbers.append(counter.endsAtMilliseconds == 0 ? 0 : counter.endsAtMilliseconds - baseMilliseconds + 1)
+        }
         for counter in batch.counters { numbers.append(counter.requestedCost) }
         return numbers
     }
@@ -85,17 +90,18 @@ struct TakeScript: ScriptCommand {
         return verdict
     }
 
-    /// Returns `nil` if the numbers are not a verdict on this batch.
+    /// Reads the verdict; returns `nil` if the numbers are not a verdict on this batch.
     private func verdict(_ numbers: inout PackedNumberReader) -> BatchVerdict? {
-        guard let time = numbers.next(), let allGranted = numbers.next() else { return nil }
-        var verdict = BatchVerdict(timeMicroseconds: time, counters: [])
+        guard let microseconds = numbers.next(), let areAllGranted = numbers.next() else { return nil }
+        var verdict = BatchVerdict(timeMicroseconds: microseconds, counters: [])
         verdict.counters.reserveCapacity(batch.counters.count)
         for counter in batch.counters {
-            guard let count = numbers.next(), let resetAfter = numbers.next() else { return nil }
-            let capacity = batch.definitions[counter.definition].capacity
-            verdict.counters.append(BatchVerdict.Counter(count: count, capacity: capacity, resetAfter: resetAfter))
+            guard let count = numbers.next(), let resetAfterMilliseconds = numbers.next() else { return nil }
+            let capacity = batch.definitions[counter.definitionIndex].capacity
+            verdict.counters.append(
+                BatchVerdict.Counter(count: count, capacity: capacity, resetAfterMilliseconds: resetAfterMilliseconds))
         }
-        guard allGranted == 0 else { return verdict }
+        guard areAllGranted == 0 else { return verdict }
         for index in verdict.counters.indices {
             guard let excess = numbers.next() else { return nil }
             verdict.counters[index].excess = excess
@@ -106,9 +112,10 @@ struct TakeScript: ScriptCommand {
             for _ in run.charges {
                 var fit = BatchVerdict.Fit(count: run.count)
                 if fitsAll == 0 {
-                    guard let count = numbers.next(), (0...Int64(run.count)).contains(count), let wait = numbers.next()
+                    guard let count = numbers.next(), (0...Int64(run.count)).contains(count),
+                        let retryAfterMicroseconds = numbers.next()
                     else { return nil }
-                    fit = BatchVerdict.Fit(count: Int(count), retryAfterMicroseconds: wait)
+                    fit = BatchVerdict.Fit(count: Int(count), retryAfterMicroseconds: retryAfterMicroseconds)
                 }
                 verdict.fits.append(fit)
             }

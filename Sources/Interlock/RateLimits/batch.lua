@@ -2,7 +2,7 @@
 -- Opens the counters of a batch of requests. Shared by the scripts that evaluate batches.
 --
 -- KEYS  the counters: those of limits that apply to all requests, then those of each subject (a tenant) in turn
--- ARGV  whole numbers in MessagePack, which costs a fraction of as many arguments
+-- ARGV  whole numbers in MessagePack, which costs a fraction of separate arguments
 --       1 the number of limits that apply to all requests, the number of limits per subject;
 --         for each limit: algorithm (0 fixed, 1 sliding, 2 gcra, 3 aligned), capacity, limit, window in ms, shadow (1
 --         or 0); a base time in ms of the Redis clock; for each counter, the end of its fixed window in ms, where 1 is
@@ -28,8 +28,8 @@ else
   end)
 end
 
--- For each counter: the index of its limit in the batch, and its usage before this batch. `ttl` holds the ms left of
--- fixed windows, `opened` the other counters. The last ms still counts: a window ends one ms later.
+-- For each counter: the index of its limit in the batch, and its usage before this batch. `ttl` holds the remaining ms
+-- of fixed windows, and `opened` holds the other counters. The last ms still counts: a window ends one ms later.
 local limit, before, ttl, opened = {}, {}, {}, {}
 local has_room_for_all = true
 local d = -2
@@ -74,7 +74,8 @@ for k = 1, #KEYS do
   if taken + batch[asked + k] > batch[d + 1] then has_room_for_all = false end
 end
 
--- Returns the microseconds until counter `k` can grant `cost`, if its usage is now `used` and no other call takes any.
+-- Returns the microseconds until counter `k` can grant `cost`, if its usage is now `used` and no other call takes from
+-- it.
 local function wait_for(k, used, cost)
   local capacity = batch[limit[k] + 1]
   if ttl[k] then return (ttl[k] + 1) * 1000 end

@@ -23,14 +23,14 @@ end
 -- window/limit each, is below 2^52. Returns nil if `value` is not such a counter.
 --
 -- `value` is `TAT:0LWCP`: the limit L in 10 digits, the window W in ms in 11 and the capacity C in 7 with which it was
--- written, and P limit-ths of a microsecond. Nothing is thus rounded, and usage under another rate counts as the same
+-- written, and P limit-ths of a microsecond. So no value is rounded, and usage under another rate counts as the same
 -- fraction of this limit. Versions up to 0.2.0 wrote `TAT`, or `TAT:P` without a leading zero, and read the longer form
 -- as one microsecond later.
 --
--- A counter may owe more than `capacity`. If it owes more than the capacity it was written with, the clock was set
--- back: the counter at `key` then expires when the limit would have filled, so that no caller waits longer. Otherwise
--- the units were taken under a larger burst, perhaps by sidecars that still have it while a fleet is reloaded: the
--- counter then lasts one window at most. With `is_peek`, the counter is left unchanged.
+-- A counter may owe more than `capacity`. If it owes more than the capacity with which it was written, the clock was
+-- set back. The counter at `key` then expires when the limit would have filled, so that no caller waits longer.
+-- Otherwise the units were taken under a larger burst, perhaps by sidecars that still have it while a fleet is
+-- reloaded. The counter then lasts at most one window. With `is_peek`, the counter does not change.
 local function open_cells(limit, window, value, time, capacity, key, is_peek)
   local step = math.floor(window / limit)
   local remainder = window - step * limit
@@ -124,7 +124,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
   -- Stores the counter with `more` units taken.
   function cells.write(key, more) keep(key, after(more)) end
 
-  -- Refunds `units`, the last of which would recover by themselves in `left` microseconds. Units that have already
+  -- Refunds `units`, the last of which would recover in `left` microseconds without a refund. Units that have already
   -- recovered are not credited again.
   function cells.refund(key, units, left)
     local whole, parts = after(-units)
@@ -135,9 +135,9 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
   return cells
 end
 
--- Opens a counter of whole windows of the Redis clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. Returns nil if
--- `value` is not such a counter. Usage from before the clock was set back counts in the current window, and ends with
--- it.
+-- Opens a counter of windows that are aligned with the Redis clock, `BEGIN:COUNT` with BEGIN as Unix time in ms.
+-- Returns nil if `value` is not such a counter. Usage from before the clock was set back counts in the current window
+-- and ends with it.
 local function open_aligned(window, value, time)
   local now = math.floor(time / 1000)
   local first = now - now % window
@@ -231,7 +231,7 @@ local function open_log(key, window, time)
     redis.call('PEXPIRE', key, math.floor(window / 1000) + 1)
   end
 
-  -- Takes `amount` back from the latest grants. O(n) in the entries that it changes.
+  -- Withdraws `amount` from the latest grants. O(n) in the entries that it changes.
   local function take_back(amount)
     local number = tail
     while amount > 0 and number >= head + dropped do
@@ -243,7 +243,7 @@ local function open_log(key, window, time)
     if tail >= head then redis.call('HSET', key, 'total', total) end
   end
 
-  -- Stores the current grant, or takes it back if negative, and drops expired entries.
+  -- Stores the current grant, or withdraws its amount if it is negative, and drops expired entries.
   function log.write(taken)
     if is_set_back and total > 0 then restamp() end
     if taken < 0 then take_back(-taken) end

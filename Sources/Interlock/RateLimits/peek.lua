@@ -18,7 +18,7 @@ for k = 1, #KEYS do
   local taken, reset, wait = 0, 0, 0
   if algorithm == '0' then
     taken = tonumber(redis.call('GET', KEYS[k]) or 0) or 0
-    -- The end that `batch.lua` would set.
+    -- The time to live that `batch.lua` would set.
     local ttl, last = redis.call('PTTL', KEYS[k]), math.max(1, window / 1000 - 1)
     if ttl == -1 or ttl > last then ttl = last end
     if ttl >= 0 then reset = ttl + 1 end

@@ -4,10 +4,10 @@
 -- KEYS  the counters
 -- ARGV  for each counter: algorithm (0 fixed, 1 sliding, 2 gcra), amount, since when, limit, window in ms, capacity;
 --       since when is the end of the fixed window in ms of Redis's time, the microsecond of the grant in a sliding log,
---       or the microsecond at which a gcra limit would have recovered by itself
+--       or the microsecond at which a gcra limit would have recovered without the refund
 -- Reply the number of counters that were credited; a window that has ended since is not credited
 --
--- Guarantees that only the window that the amount was taken from is credited, and with no more than was taken.
+-- Guarantees that only the window from which the amount was taken is credited, by no more than was taken.
 
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]

@@ -1,6 +1,6 @@
 -- needs: max_exact, batch, reply
--- Evaluates a batch of requests against the limits of a service or of a domain's descriptors, in order, and takes
--- exactly what it grants.
+-- Evaluates a batch of requests, in order, against the limits of a service or of a domain's descriptors, and takes
+-- exactly the granted amounts.
 --
 -- KEYS  the counters: see `batch.lua`
 -- ARGV  1 the limits, and the cost requested from each counter: see `batch.lua`
@@ -17,7 +17,7 @@
 -- By the times in a sliding log, no closed window holds more than the limit.
 -- A gcra limit grants no more than its capacity at once, and no more than limit and burst in a window.
 -- Refused requests, if they count, count up to `max_exact`. A refund never exceeds what was taken.
--- No later call overtakes one that waits for the same counter.
+-- No later call overtakes a call that waits for the same counter.
 -- Shadow limits refuse no request: they count granted requests up to their capacity.
 
 if ARGV[3] then has_room_for_all = false end

@@ -1,5 +1,5 @@
 -- needs: counters
--- Answers CL.THROTTLE as redis-cell does, except for fractions: only the reply is rounded, and seconds are rounded up.
+-- Answers CL.THROTTLE like redis-cell, except for fractions: only the reply is rounded, and seconds are rounded up.
 --
 -- KEYS  1 the arrival time
 -- ARGV  1 capacity (max_burst + 1)  2 count  3 period in microseconds  4 quantity

@@ -1,8 +1,8 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// The destination of an answer. One `deliver` closure serves all calls of a connection and distinguishes them by their
-/// tag, so that a call costs no allocation.
+/// The destination of an answer. One `deliver` closure serves all calls of a connection and distinguishes them by tag,
+/// so that a call needs no allocation.
 package struct Completion<Answer> {
     private let deliver: (_ tag: UInt64, _ answer: Answer) -> Bool
     private let tag: UInt64
@@ -23,8 +23,7 @@ package struct Completion<Answer> {
         }
     }
 
-    /// Delivers the answer. If several calls were made as one, `offset` selects the call by its distance from the first
-    /// tag.
+    /// Delivers the answer. If several calls were made as one, `offset` selects the call, counted from the first.
     @discardableResult
     func callAsFunction(_ answer: Answer, offset: Int = 0) -> Bool {
         deliver(tag &+ UInt64(offset), answer)

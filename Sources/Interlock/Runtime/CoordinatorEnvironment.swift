@@ -4,15 +4,15 @@ package import Logging
 package import NIOCore
 package import RedisClient
 
-/// The clocks, randomness and network of a coordinator. Tests replace them to be deterministic.
+/// The clocks, randomness and network of a coordinator. Tests replace them to become deterministic.
 package struct CoordinatorEnvironment: Sendable {
     /// The event loop of the coordinator, its decisions and its Redis connections. Its `now` is the clock of timers and
     /// timeouts.
     package var eventLoop: any EventLoop
-    /// The clock that measures leases. It is monotonic and counts the time during which the machine was suspended.
+    /// The clock that measures leases. It is monotonic, and it advances while the machine is suspended.
     package var clock: TimeSource
     package var wallClock: WallClock
-    /// The source of tokens and permits, which must be unpredictable, and of random delays.
+    /// The randomness of tokens and permits, which must be unpredictable, and of delays.
     package var random: RandomSource
     /// The dialer that opens connections to Redis.
     package var dialer: any RedisDialer
@@ -41,7 +41,7 @@ package struct CoordinatorEnvironment: Sendable {
     }
 }
 
-/// Runs tasks on the event loop where the results that they await arrive. They must not block.
+/// Runs tasks on an event loop. The tasks must not block.
 package final class EventLoopTaskExecutor: TaskExecutor {
     private let eventLoop: any EventLoop
 

@@ -1,7 +1,7 @@
 internal import CoreMetrics
 
-/// A counter whose value can be read, which a metrics backend does not permit. Confined to the coordinator's event
-/// loop.
+/// A counter that also keeps its value, because a metrics backend does not return it. Confined to the coordinator's
+/// event loop.
 final class Tally {
     private let counter: Counter
     private(set) var count: Int64 = 0
@@ -19,7 +19,7 @@ final class Tally {
     func destroy() { counter.destroy() }
 }
 
-/// The coordinator's metrics, through swift-metrics, so that programs that embed the library get them in their own
+/// The coordinator's metrics. They use swift-metrics, so that programs that embed the library get them in their own
 /// backend.
 final class CoordinatorMetrics {
     let locksGranted = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "granted")])
@@ -35,13 +35,13 @@ final class CoordinatorMetrics {
     let reconnects = Counter(label: "interlock_redis_connects_total")
     let connectionFailures = Counter(label: "interlock_redis_connection_failures_total")
     let commands = Counter(label: "interlock_redis_commands_total")
-    /// The number of commands already counted.
+    /// The number of commands that `commands` has counted.
     var commandsCounted: Int64 = 0
     let refusals = Counter(label: "interlock_redis_refusals_total")
-    /// The number of refusals already counted.
+    /// The number of refusals that `refusals` has counted.
     var refusalsCounted: Int64 = 0
     let switches = Counter(label: "interlock_redis_switches_total")
-    /// The number of switches already counted.
+    /// The number of switches that `switches` has counted.
     var switchesCounted: Int64 = 0
     let primariesConnected = Gauge(label: "interlock_redis_primaries_connected")
     let slotsCovered = Gauge(label: "interlock_redis_slots_covered")
@@ -52,6 +52,7 @@ final class CoordinatorMetrics {
     let leasesFollowed = Gauge(label: "interlock_leases_tracked", dimensions: [("kind", "watched")])
     let permitsInFlight = Gauge(label: "interlock_permits_active")
 
+    /// Counts a release.
     /// - Parameter isReleased: whether the release ended a valid lease.
     func countRelease(_ isReleased: Bool) {
         if isReleased { locksReleased.increment() } else { releasesLost.increment() }

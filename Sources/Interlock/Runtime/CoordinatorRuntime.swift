@@ -8,22 +8,22 @@ final class CoordinatorRuntime {
     /// The ID of this sidecar in the fleet.
     let id: String
     let eventLoop: any EventLoop
-    /// The source of further connections to Redis.
+    /// The Redis of the configuration, from which further connections are made.
     let topology: RedisTopology
     let pipeline: any RedisSender
     let keys: KeySpace
     let database: Int
     let host: String
-    /// The settings of its connections to Redis.
+    /// The settings of the connections to Redis.
     let redis: RedisConfiguration
-    /// The name of its Redis, without credentials.
+    /// The address of Redis, without credentials.
     let redisName: String
-    /// The hosts that can share the Redis.
+    /// The hosts that can reach Redis.
     let redisScope: RedisScope
     let time: TimeSource
     let wallClock: WallClock
-    /// The offset from this coordinator's clock to the wall clock, in nanoseconds.
-    private var wallOffset = Int64.min
+    /// The offset from this coordinator's clock to the wall clock; the minimum of `Int64` before the first use.
+    private var wallOffsetNanoseconds = Int64.min
     let processID: Int32
     /// The environment for further connections to Redis.
     let redisEnvironment: RedisEnvironment
@@ -33,11 +33,11 @@ final class CoordinatorRuntime {
     var entropy: EntropyPool
     /// The maximum time, in milliseconds, that a caller waits for Redis.
     let timeoutMilliseconds: Int64
-    /// The minimum number of sidecars to assume.
-    private let minimumSidecars: Int
+    /// The minimum fleet size to assume.
+    private let minimumSidecarCount: Int
     /// The number of sidecars that share the limits, and a majority of which must agree on an outage. While Redis is
     /// unreachable, each sidecar grants only its quota of a limit.
-    private(set) var sidecars: Int
+    private(set) var sidecarCount: Int
 
     init(
         configuration: InterlockConfiguration, environment: CoordinatorEnvironment
@@ -65,33 +65,39 @@ final class CoordinatorRuntime {
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
         metrics = CoordinatorMetrics()
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds
-        minimumSidecars = configuration.fleetSize
-        sidecars = configuration.fleetSize
+        minimumSidecarCount = configuration.fleetSize
+        sidecarCount = configuration.fleetSize
     }
 
-    /// Updates `sidecars` from the number of live sidecars.
+    /// Updates `sidecarCount` from the number of live sidecars.
     func fleetSizeChanged(to size: Int) {
-        sidecars = min(max(minimumSidecars, size), InterlockConfiguration.fleetSizes.upperBound)
+        sidecarCount = min(max(minimumSidecarCount, size), InterlockConfiguration.fleetSizeRange.upperBound)
     }
 
-    /// The tolerance by which a lock's fences may trail the clock of Redis. Scripts read the clock themselves for this
-    /// long after a connection is first verified. After that, fences that a previous primary granted, and that this
-    /// server may have missed in a failover, trail its clock by more than the tolerance.
+    /// The tolerance by which a lock's fences may trail the clock of Redis. For this long after the first proof that a
+    /// server is a primary, commands do not carry its time, and scripts read the clock. Later, any fences that a
+    /// previous primary granted and this server missed in a failover trail its clock by more than the tolerance.
     static let fenceTolerance = Duration.milliseconds(100)
 
     /// Returns the wall-clock time of an instant, as Unix time in milliseconds. Returns the same time for the same
     /// instant unless the wall clock is set.
-    func wallTime(of instant: Instant) -> Int64 {
-        let offset = wallClock.milliseconds() * 1_000_000 - time.now().nanoseconds
-        // The two clocks are read in turn, and the wall clock only to the millisecond.
-        if wallOffset == .min || (offset - wallOffset).magnitude > Self.clockPrecision { wallOffset = offset }
-        return (instant.nanoseconds + wallOffset) / 1_000_000
+    func wallTimeMilliseconds(of instant: Instant) -> Int64 {
+        let offsetNanoseconds = wallClock.milliseconds() * 1_000_000 - time.now().nanoseconds
+        // The offset varies a little, because the clocks are read one after the other, and the wall clock only to the
+        // millisecond.
+        if wallOffsetNanoseconds == .min
+            || (offsetNanoseconds - wallOffsetNanoseconds).magnitude > Self.clockPrecisionNanoseconds
+        {
+            wallOffsetNanoseconds = offsetNanoseconds
+        }
+        return (instant.nanoseconds + wallOffsetNanoseconds) / 1_000_000
     }
 
-    private static let clockPrecision: Int64.Magnitude = 20_000_000
+    /// The maximum change of the offset that is not a change of the wall clock.
+    private static let clockPrecisionNanoseconds: Int64.Magnitude = 20_000_000
 
-    /// Returns a server's configuration with this sidecar's client name, which `CLIENT LIST` shows, and with the check
-    /// by which a peer that cannot run scripts counts as down.
+    /// Returns a server's configuration with this sidecar's client name, which `CLIENT LIST` shows, and with the login
+    /// check that rejects a peer that cannot run scripts.
     static func named(_ server: RedisConfiguration, id: String, prefix: String) -> RedisConfiguration {
         var server = server
         server.clientName = "interlock/\(id)"
@@ -100,7 +106,8 @@ final class CoordinatorRuntime {
     }
 }
 
-/// Random bits for tokens and permits, drawn from their source in blocks: one system call for many tokens.
+/// Random bits for tokens and permits. The pool draws them from its source in blocks, so that one system call serves
+/// many tokens.
 struct EntropyPool: RandomNumberGenerator {
     private static let blockSize = 512
 
@@ -122,12 +129,13 @@ struct EntropyPool: RandomNumberGenerator {
         return block[position]
     }
 
+    /// Returns 128 unpredictable bits.
     mutating func drawPair() -> (UInt64, UInt64) { (next(), next()) }
 }
 
 extension RedisScope {
-    /// Creates the scope of a coordinator's servers. Redis behind Sentinels and a cluster always count as reachable
-    /// over the network, because their servers announce their own addresses.
+    /// Creates the scope of a coordinator's servers. A cluster, and servers behind Sentinels, always count as reachable
+    /// over the network, because they announce their own addresses.
     init(_ configuration: InterlockConfiguration) {
         let addresses = ([configuration.redis] + configuration.quorum).map(\.address)
         if configuration.hasEmbeddedRedis {

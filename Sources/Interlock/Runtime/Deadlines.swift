@@ -2,8 +2,8 @@ internal import HeapModule
 internal import InterlockCore
 internal import NIOCore
 
-/// Many deadlines on one timer of the event loop. Setting and cancelling cost O(log n); a cancelled deadline is dropped
-/// when its time comes, or when the cancelled ones are the majority.
+/// Many deadlines on one timer of the event loop. Setting a deadline costs O(log n), and cancelling it O(1) amortized.
+/// A cancelled deadline is dropped at its time, or once most deadlines are cancelled.
 final class Deadlines {
     /// A deadline that can be cancelled.
     final class Entry {
@@ -33,7 +33,9 @@ final class Deadlines {
     private let eventLoop: any EventLoop
     private let time: TimeSource
     private var heap = Heap<Item>()
-    private var cancelled = 0
+    /// The approximate number of cancelled deadlines in the heap. While `fire` runs, it may include some that have
+    /// just left the heap.
+    private var cancelledCount = 0
     private var armed: (instant: Instant, timer: Scheduled<Void>)?
 
     init(eventLoop: any EventLoop, time: TimeSource) {
@@ -53,7 +55,7 @@ final class Deadlines {
     /// Cancels all deadlines.
     func cancelAll() {
         while let item = heap.popMin() { item.entry.action = nil }
-        cancelled = 0
+        cancelledCount = 0
         armed?.timer.cancel()
         armed = nil
     }
@@ -76,17 +78,17 @@ final class Deadlines {
 
     private func fire() {
         let now = time.now()
-        // Removed from the heap first, so that a deadline that an action sets for the current instant fires in the next
-        // tick.
+        // Removed from the heap before any action runs, so that a deadline that an action sets for the current instant
+        // fires in the next tick.
         var due: [Entry] = []
         while let item = heap.min, item.instant <= now {
             heap.removeMin()
-            if item.entry.action == nil { cancelled -= 1 } else { due.append(item.entry) }
+            if item.entry.action == nil { cancelledCount -= 1 } else { due.append(item.entry) }
         }
         for entry in due {
             guard let action = entry.action else {
                 // Cancelled by an earlier action in this loop, after it had left the heap.
-                cancelled -= 1
+                cancelledCount -= 1
                 continue
             }
             entry.action = nil
@@ -96,15 +98,15 @@ final class Deadlines {
     }
 
     private func entryCancelled() {
-        cancelled += 1
-        guard cancelled > 1024, cancelled > heap.count / 2 else { return }
+        cancelledCount += 1
+        guard cancelledCount > 1024, cancelledCount > heap.count / 2 else { return }
         heap = Heap(heap.unordered.filter { $0.entry.action != nil })
-        cancelled = 0
+        cancelledCount = 0
     }
 }
 
-/// A single deadline that can only be moved earlier until it fires. The reason for it may no longer exist when it
-/// fires, so the action must check again. It does not fire after its owner is deallocated.
+/// One deadline. Until it fires, it can only be moved to an earlier time, so the action must check whether it is still
+/// needed. If the timer is deallocated, the action does not run.
 final class DeadlineTimer {
     private var due: (instant: Instant, entry: Deadlines.Entry)?
 

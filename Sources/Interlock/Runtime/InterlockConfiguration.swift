@@ -3,17 +3,17 @@ internal import Glibc
 public import InterlockCore
 package import RedisClient
 
-/// The configuration of a coordinator: the Redis, and the locks and services that it handles.
+/// The configuration of a coordinator: its Redis, and the locks and services that it manages.
 public struct InterlockConfiguration: Sendable {
     package var redis: RedisConfiguration
-    /// Independent servers of which a majority grants each lock, at least three; empty if locks are kept in `redis`.
+    /// The independent servers of which a majority grants each lock, at least three; empty if `redis` keeps the locks.
     package var quorum: [RedisConfiguration]
-    /// Whether `redis` was started for this coordinator and is unreachable for other hosts.
+    /// Whether `redis` was started for this coordinator and cannot be reached from other hosts.
     package var hasEmbeddedRedis = false
-    /// The prefix of all keys unless another is given.
+    /// The default prefix of all keys.
     public static let defaultPrefix = "interlock:"
-    package static let quorumSizes = 3...15
-    package static let timeouts: ClosedRange<Duration> = .milliseconds(10) ... .seconds(60)
+    package static let quorumSizeRange = 3...15
+    package static let timeoutRange: ClosedRange<Duration> = .milliseconds(10) ... .seconds(60)
 
     /// The prefix of every key. Programs and sidecars with the same Redis, database and prefix form one fleet.
     public var prefix: String
@@ -23,30 +23,30 @@ public struct InterlockConfiguration: Sendable {
     public var services: [ServiceDefinition]
     /// The rate limit domains, as used by Envoy's rate limit service.
     package var domains = DomainSettings()
-    /// The minimum number of programs and sidecars to assume while Redis is unreachable. Each then grants its quota of
-    /// the limits.
+    /// The minimum number of programs and sidecars to assume while Redis is unreachable. Each of them then grants its
+    /// quota of the limits.
     public var fleetSize: Int
-    /// The range of fleet sizes that may be assumed.
-    package static let fleetSizes = 1...10_000
-    /// The host name that the fleet sees, also the label of owners that give none.
+    /// The valid fleet sizes.
+    package static let fleetSizeRange = 1...10_000
+    /// The host name that the fleet sees. It is also the label of owners that give no label.
     public var host: String
     /// The version that the fleet sees.
     public var version: String
 
-    /// Creates a configuration for the Redis at a URL.
+    /// Creates a configuration for the Redis server, Sentinels or cluster at a URL.
     ///
     /// - Parameters:
     ///   - url: `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
     ///     `unix://[[user]:password@]/path[?db=database]`, or Sentinels and their name for the primary:
     ///     `redis+sentinel://[[user]:password@]host[:port],…/name[/database][?sentinel_username=…&sentinel_password=…]`.
-    ///   - quorum: URLs of independent servers of which a majority grants each lock, at least three; empty if locks are
-    ///     kept in the one Redis.
-    ///   - timeout: the maximum wait for a reply of Redis, and for the login of a connection.
+    ///   - quorum: URLs of independent servers of which a majority grants each lock, at least three; empty to keep the
+    ///     locks at `url`.
+    ///   - timeout: the maximum wait for a reply from Redis, and for the login of a connection.
     ///   - prefix: the prefix of all keys; a different prefix makes a different fleet.
     ///   - locks: the limits that apply to all locks.
     ///   - services: the services whose limits and breakers are shared.
     ///   - fleetSize: the minimum number of programs and sidecars to assume while Redis is unreachable.
-    ///   - host: the host name that the fleet sees, also the label of owners that give none; by default this host's
+    ///   - host: the host name that the fleet sees, and the label of owners that give no label; by default this host's
     ///     name.
     ///   - version: the version of the program that the fleet sees.
     /// - Throws: `InterlockError` with `invalid` if a URL, a limit of the locks or a service cannot be used.
@@ -80,12 +80,12 @@ public struct InterlockConfiguration: Sendable {
             },
             "a quorum needs independent servers, not Sentinels or clusters")
         try require(
-            servers.isEmpty || Self.quorumSizes.contains(servers.count),
-            "expected a quorum of \(Self.quorumSizes.lowerBound) to \(Self.quorumSizes.upperBound) servers, got \(servers.count); "
-                + "with fewer, no majority is left when one is down")
+            servers.isEmpty || Self.quorumSizeRange.contains(servers.count),
+            "expected a quorum of \(Self.quorumSizeRange.lowerBound) to \(Self.quorumSizeRange.upperBound) servers, "
+                + "got \(servers.count); with fewer, no majority is left when one is down")
         try require(
-            Self.timeouts.contains(timeout),
-            "timeout: expected \(Self.timeouts.lowerBound) to \(Self.timeouts.upperBound), got \(timeout)")
+            Self.timeoutRange.contains(timeout),
+            "timeout: expected \(Self.timeoutRange.lowerBound) to \(Self.timeoutRange.upperBound), got \(timeout)")
         if let expected = ResourceName.expectedPrefix(insteadOf: prefix, isEmptyAllowed: false) {
             throw InterlockError(.invalid, "prefix: expected \(expected), got \"\(Excerpt(prefix))\"")
         }

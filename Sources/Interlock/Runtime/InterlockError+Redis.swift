@@ -9,7 +9,7 @@ extension InterlockError {
             self.init(
                 .other,
                 "Redis: other software uses the key of this name with a different type; choose another name or prefix")
-        // Covers every wording of the error, for a script and for a command.
+        // One message for all wordings of this error.
         case .server(.readOnly):
             self.init(.unavailable, "Redis rejected the command: the server is a read-only replica")
         case .server(let condition) where condition.isUnavailability:
@@ -26,7 +26,7 @@ extension RedisError {
     /// Whether the script may have granted a lock before it failed or its reply was lost.
     var mayHaveGranted: Bool {
         switch code {
-        // A redirected command was not executed.
+        // The server did not execute a redirected command.
         case .server(let condition): !condition.isRedirection
         case .unexpectedReply: true
         default: isOutcomeUnknown

@@ -1,14 +1,14 @@
 package import InterlockCore
 
-/// The names of all keys and channels. All keys of one entity share a hash tag, so that its scripts also run on a Redis
-/// Cluster. A class, because every script refers to it and a struct would copy a dozen strings.
+/// The names of all keys and channels. The keys of one entity share a hash tag, so that its scripts also run on a
+/// cluster. A class, because every script refers to it and a struct would copy a dozen strings.
 package final class KeySpace: Sendable {
     /// The prefix of every key and channel.
     package let prefix: String
-    /// See `LockSettings.keyPrefix`.
+    /// The prefix of the keys of locks, instead of `prefix`; see `LockSettings.keyPrefix`.
     package let lockKeyPrefix: String?
-    /// Whether keys are spread over the servers of a cluster. If so, keys that one script reads together get a hash
-    /// tag.
+    /// Whether keys are distributed over the servers of a cluster. The keys of the fleet then have a hash tag, because
+    /// one script reads them together.
     let isOnCluster: Bool
 
     package static let defaultPrefix = InterlockConfiguration.defaultPrefix
@@ -52,8 +52,10 @@ package final class KeySpace: Sendable {
     /// The key of the fences of a group's leases.
     package func grants(_ name: String) -> String { grantsStart + name + "}" }
 
-    /// Returns the lock's name, given the text inside the braces of its queue's key.
-    func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }
+    /// Returns the lock's name, given the hash tag of its queue's key.
+    func lockName(inBraces tag: String) -> String {
+        String(Substring(tag.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0)))
+    }
 
     /// Returns the lock's name; `nil` if `key` is not a lock's key.
     package func lockName(ofKey key: String) -> String? {
@@ -68,7 +70,7 @@ package final class KeySpace: Sendable {
         return String(Substring(bytes.dropFirst(lockStart.utf8.count).dropLast(lockEnd.utf8.count)))
     }
 
-    /// Returns whether the key of a lock with this name would collide with the fleet's keys. That is possible with
+    /// Returns whether the key of a lock with this name would collide with the fleet's keys, which is possible with
     /// `locks.key_prefix`.
     func isReserved(lockName name: String) -> Bool {
         guard let lockKeyPrefix else { return false }
@@ -117,7 +119,8 @@ package final class KeySpace: Sendable {
     package func breaker(_ service: String) -> String { prefix + "breaker:{" + service + "}" }
     /// The key of a breaker's history.
     package func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
-    /// The key of the window in earlier versions, which had one for all lengths. Remove this once no sidecar runs them.
+    /// The key of the window in earlier versions, which had one key for all lengths. Remove it once no sidecar runs
+    /// such a version.
     func legacyBreakerWindow(_ service: String) -> String { breaker(service) + ":window" }
     /// The key of the outcomes in the window, in slices.
     package func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
@@ -133,7 +136,7 @@ package final class KeySpace: Sendable {
 
     /// The key of the list of live sidecars.
     package var fleet: String { prefix + (isOnCluster ? "{fleet}" : "fleet") }
-    /// The key that never exists, next to the list; see `LockKeys`.
+    /// The key that never exists in the hash slot of the list; `nil` without a cluster. See `LockKeys`.
     var fleetMigrationGuard: String? { isOnCluster ? fleet + ":still" : nil }
     /// The key of one sidecar's description.
     package func fleetMember(_ id: String) -> String { fleet + ":" + id }
@@ -147,9 +150,10 @@ package final class KeySpace: Sendable {
     /// The channel that wakes one sidecar of a cluster for a lock, in the hash slot of the lock's keys.
     func wake(_ id: String, ofLock name: String) -> String { wake(id) + ":{" + (lockKeyPrefix ?? "") + name + "}" }
 
-    private static func escaped(_ text: String) -> String {
+    /// Escapes the characters that have a meaning in a `SCAN` pattern.
+    private static func escaped(_ prefix: String) -> String {
         var escaped = ""
-        for character in text {
+        for character in prefix {
             if "*?[]\\^".contains(character) { escaped.append("\\") }
             escaped.append(character)
         }

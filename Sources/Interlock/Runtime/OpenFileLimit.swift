@@ -26,9 +26,9 @@ package enum OpenFileLimit {
     /// quarter of the limit is reserved.
     private static let maximumReserved = 32
 
-    /// Returns whether a descriptor is one of the last, reserved ones. The system assigns the lowest free number, so
-    /// few are left then. Running out is dangerous, because libdispatch ends a process in which it cannot open a file
-    /// of `/proc`.
+    /// Returns whether a descriptor is in the reserved range below the limit. The system assigns the lowest free
+    /// number, so a number this high means that few are left. Running out is dangerous, because libdispatch ends the
+    /// process if it cannot open a file in `/proc`.
     package static func isReserved(_ descriptor: CInt) -> Bool {
         guard let limit = current else { return false }
         return Int(descriptor) >= limit - min(maximumReserved, limit / 4)

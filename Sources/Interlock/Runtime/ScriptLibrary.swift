@@ -3,10 +3,10 @@ internal import RedisClient
 
 /// The Lua scripts that Redis runs, and the fragments that they share.
 ///
-/// The first line of a file may name the constants and fragments that it needs: `-- needs: fence_lifetime, fences`.
-/// They are prepended in this order, so the file sees their locals.
+/// The first line of a file may name the constants and fragments that it needs: `-- needs: fence_lifetime, fences`. The
+/// library prepends them in this order, so the file can use their local names.
 enum ScriptLibrary {
-    /// The text of each file, by its name without the extension.
+    /// The content of each file, by its name without the extension.
     static let files: [String: [UInt8]] = [
         // Breakers
         "breaker": PackageResources.breaker_lua, "breaker-change": PackageResources.breaker_change_lua,
@@ -46,10 +46,10 @@ enum ScriptLibrary {
         "take": PackageResources.take_lua, "throttle": PackageResources.throttle_lua,
     ]
 
-    /// The values that every script may need, by name.
+    /// The constants that every script may need, by name.
     static let constants = ["max_exact": "\(ScriptNumber.maximumExact)"]
 
-    /// Returns the file, preceded by the constants and fragments that it needs, each once.
+    /// Returns the file, preceded by each constant and fragment that it needs.
     static func source(of name: String, constants: [String: String]) -> [UInt8] {
         var included: Set<String> = []
         var source: [UInt8] = []
@@ -59,23 +59,25 @@ enum ScriptLibrary {
                 source += Array("local \(name) = \(value)\n".utf8)
             } else {
                 needs(of: name).forEach(append)
-                source += text(of: name)
+                source += content(of: name)
             }
         }
         append(name)
         return source
     }
 
-    /// The constants and fragments that the first line of a file names.
+    /// Returns the constants and fragments that the first line of a file names.
     static func needs(of name: String) -> [String] {
-        let line = String(decoding: text(of: name).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+        let line = String(decoding: content(of: name).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
         guard line.hasPrefix("-- needs: ") else { return [] }
         return line.dropFirst("-- needs: ".count).split(separator: ", ").map(String.init)
     }
 
-    private static func text(of name: String) -> [UInt8] {
-        guard let text = files[name] else { preconditionFailure("the script library has no file \(name).lua; add it to `files`") }
-        return text
+    private static func content(of name: String) -> [UInt8] {
+        guard let content = files[name] else {
+            preconditionFailure("the script library has no file \(name).lua; add it to `files`")
+        }
+        return content
     }
 }
 

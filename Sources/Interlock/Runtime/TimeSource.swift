@@ -10,7 +10,7 @@ package struct TimeSource: Sendable {
         self.read = read
     }
 
-    /// The clock of `ContinuousClock`: monotonic, and it counts the time during which the machine was suspended.
+    /// The clock of `ContinuousClock`, which is monotonic and advances while the machine is suspended.
     package static let system = TimeSource {
         var time = timespec()
         clock_gettime(CLOCK_BOOTTIME, &time)

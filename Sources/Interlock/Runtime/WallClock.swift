@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Reads the wall clock, which may jump. It is used only for times that are shown, never for decisions.
+/// Reads the wall clock, which may jump. Its times are only shown, never used for decisions.
 package struct WallClock: Sendable {
     private let read: @Sendable () -> Int64
 

@@ -1,11 +1,11 @@
 package import InterlockCore
 
-/// An amount taken from one counter, with the data needed to refund it.
+/// An amount that was taken from one counter, with the data that a refund needs.
 package struct CounterCharge: Hashable, Sendable {
     package var key: String
     package var limit: LimitDefinition
     /// The limit's index among the service's limits.
-    package var definition: Int
+    package var definitionIndex: Int
     package var subject: String?
     package var cost: Int64
     /// The window from which the amount was taken, by the Redis clock. For a fixed window: its end, in milliseconds.
@@ -14,11 +14,11 @@ package struct CounterCharge: Hashable, Sendable {
     package var windowTime: Int64
 
     package init(
-        key: String, limit: LimitDefinition, definition: Int, subject: String?, cost: Int64, windowTime: Int64
+        key: String, limit: LimitDefinition, definitionIndex: Int, subject: String?, cost: Int64, windowTime: Int64
     ) {
         self.key = key
         self.limit = limit
-        self.definition = definition
+        self.definitionIndex = definitionIndex
         self.subject = subject
         self.cost = cost
         self.windowTime = windowTime

@@ -2,7 +2,7 @@ internal import CoreMetrics
 internal import DequeModule
 internal import InterlockCore
 
-/// One configured service: the gate that decides its calls, and the state that the executor keeps for it.
+/// One configured service: the gate that decides its calls, and the state of its execution.
 final class GuardedService {
     /// The receiver of a limiter's decision.
     enum Caller {
@@ -13,17 +13,17 @@ final class GuardedService {
     /// The receiver of a permit.
     struct PermitCaller {
         let completion: Completion<PermitResult>
-        /// The amounts taken from limits that the call keeps while it waits for a trial permit.
+        /// The amounts that the call took from limits and keeps while it waits for a trial permit.
         var charges: [CounterCharge] = []
     }
 
     let name: String
     let metrics: ServiceMetrics
-    // Unchecked exclusivity is safe for these three: only one event loop uses them, and no mutation reenters them.
+    // Unchecked exclusivity is safe for these three: only one event loop uses them, and no mutation is reentrant.
     @exclusivity(unchecked) var gate: ServiceGate
     @exclusivity(unchecked) var callers = Slab<Caller>()
     @exclusivity(unchecked) var permitCallers = Slab<PermitCaller>()
-    /// The counters that replace Redis while it is down. They are kept until their grants no longer count.
+    /// The counters that decide calls while Redis is down. They are kept until their grants no longer count.
     var localCounters: LocalCounters?
     /// Whether the service is flushed at the end of this tick.
     var isFlushScheduled = false
@@ -43,18 +43,18 @@ final class GuardedService {
     var halfOpenTimer: Deadlines.Entry?
     /// Checks the breaker at the end of a forced state.
     var forcedEnd: Deadlines.Entry?
-    /// The answers to reports that would trip the breaker, delayed until Redis has answered the report in progress.
+    /// The answers to reports that would trip the breaker. They wait until Redis has answered the report in progress.
     var awaitingReport: [() -> Void] = []
     /// Whether the service is queued to have its breaker's state read again.
     var isReadPending = false
     /// Whether the breaker's state is being restored in Redis.
     var isRestoring = false
-    /// The digest of the definition.
+    /// The digest of the definition, cached.
     private(set) var digest: String
     /// The error for a call without a subject (the tenant that the call is for); `nil` if the service accepts such
     /// calls.
     private(set) var missingSubjectError: InterlockError?
-    /// Whether the digest is in the breaker's hash, where sidecars of 0.1.0 compare it with theirs.
+    /// Whether the breaker's hash contains the digest. Sidecars of 0.1.0 compare it there with theirs.
     var isDeclared = false
     /// The subjects that have their own counters.
     private(set) var subjects: SubjectRegistry
@@ -74,12 +74,12 @@ final class GuardedService {
         missingSubjectError = definition.missingSubjectError
     }
 
-    /// Returns the subject under which a call counts: its own, or the shared overflow subject if the service has too
-    /// many subjects.
+    /// Returns the subject under which a call counts: its own subject, or the shared overflow subject if the service
+    /// has too many.
     func countedSubject(_ subject: String?, now: Instant) -> String? {
         let subject = subject.map(SubjectRegistry.counterName(for:))
-        guard let subject, let retention = gate.definition.maximumSubjectRetention,
-            !subjects.register(subject, windowMilliseconds: retention, now: now)
+        guard let subject, let retentionMilliseconds = gate.definition.maximumSubjectRetentionMilliseconds,
+            !subjects.register(subject, windowMilliseconds: retentionMilliseconds, now: now)
         else { return subject }
         metrics.subjectOverflows.increment()
         return SubjectRegistry.overflow
@@ -87,7 +87,7 @@ final class GuardedService {
 
     /// Returns the number of subjects that have their own counters.
     func knownSubjects(now: Instant) -> Int {
-        subjects.count(windowMilliseconds: gate.definition.maximumSubjectRetention ?? 0, now: now)
+        subjects.count(windowMilliseconds: gate.definition.maximumSubjectRetentionMilliseconds ?? 0, now: now)
     }
 
     /// Applies a reloaded definition. Keeps the state and the waiting calls.
@@ -104,7 +104,7 @@ final class GuardedService {
 extension ServiceDefinition {
     /// The maximum time, in milliseconds, for which a limit per subject remembers usage; `nil` if there is no such
     /// limit.
-    fileprivate var maximumSubjectRetention: Int64? {
+    fileprivate var maximumSubjectRetentionMilliseconds: Int64? {
         limits.lazy.filter(\.isPerSubject).map(\.retentionMilliseconds).max()
     }
 
@@ -152,13 +152,13 @@ struct Slab<Value> {
 }
 
 extension [CounterCharge] {
-    /// The number of recent entries among which one of the same window is searched. Entries of one batch are adjacent.
+    /// The number of recent charges that are searched for one of the same window. Charges of one batch are adjacent.
     private static var mergeDistance: Int { 8 }
 
-    /// Merges the amount with a recent one from the same window of the same counter, or appends it.
+    /// Adds the amount to a recent charge for the same window of the same counter, or appends the charge.
     mutating func add(_ charge: CounterCharge) {
         let index = suffix(Self.mergeDistance).lastIndex {
-            $0.windowTime == charge.windowTime && $0.definition == charge.definition && $0.key == charge.key
+            $0.windowTime == charge.windowTime && $0.definitionIndex == charge.definitionIndex && $0.key == charge.key
                 && $0.limit == charge.limit
         }
         if let index { self[index].cost += charge.cost } else { append(charge) }

@@ -9,7 +9,7 @@ final class ServiceMetrics {
     let remembered: Counter
     let permitsGranted: Tally
     let permitsRefused: Tally
-    /// The permit refusals that unreported outcomes caused.
+    /// The number of permit refusals because of unreported outcomes.
     let refusedForUnreported: Counter
     let slotsInUse: Gauge
     let permitsWaiting: Gauge
@@ -20,9 +20,9 @@ final class ServiceMetrics {
     let trips: Counter
     private let service: String
     /// The shadow limits that have counted a refusal.
-    private var shadows: Set<String> = []
-    /// Refusals by the name of the limit; bounded by the configured limits.
-    private var limitsRefused: [String: Tally] = [:]
+    private var shadowLimits: Set<String> = []
+    /// The number of refusals of each limit, by the limit's name. Bounded by the number of configured limits.
+    private var limitRefusals: [String: Tally] = [:]
     private let refusals: [PermitResult.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
     private let forcedStates: [BreakerSnapshot.Forced: Gauge]
@@ -73,7 +73,7 @@ final class ServiceMetrics {
             })
     }
 
-    /// Sets 1 for the current state and for the forced one, and 0 for the others.
+    /// Sets the gauges of the current state and of the forced state to 1, and the others to 0.
     func record(state: BreakerSnapshot.State, forced: BreakerSnapshot.Forced?) {
         for (candidate, gauge) in states { gauge.record(candidate == state ? 1 : 0) }
         for (candidate, gauge) in forcedStates { gauge.record(candidate == forced ? 1 : 0) }
@@ -87,26 +87,26 @@ final class ServiceMetrics {
     /// Counts the calls that a limit refused.
     func countRefusal(_ calls: Int, by limit: String?) {
         guard let limit else { return }
-        if let known = limitsRefused[limit] { return known.increment(by: calls) }
+        if let existing = limitRefusals[limit] { return existing.increment(by: calls) }
         let tally = Tally(label: "interlock_limit_refusals_total", dimensions: [("service", service), ("limit", limit)])
-        limitsRefused[limit] = tally
+        limitRefusals[limit] = tally
         tally.increment(by: calls)
     }
 
     /// Returns the number of calls that a limit has refused since the service was configured.
-    func refusals(by limit: String) -> Int64 { limitsRefused[limit]?.count ?? 0 }
+    func refusals(by limit: String) -> Int64 { limitRefusals[limit]?.count ?? 0 }
 
     /// Counts the calls that shadow limits would have refused.
     func countShadowRefusals(_ verdict: BatchVerdict, _ batch: LimitBatch) {
-        for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
-            let limit = batch.definitions[counter.definition].name
-            shadows.insert(limit)
-            shadowRefusals(of: limit).increment(by: judged.excess)
+        for (counterVerdict, counter) in zip(verdict.counters, batch.counters) where counterVerdict.excess > 0 {
+            let limit = batch.definitions[counter.definitionIndex].name
+            shadowLimits.insert(limit)
+            shadowRefusals(of: limit).increment(by: counterVerdict.excess)
         }
     }
 
-    /// Creates the counter each time, because limits change with the configuration. The backend identifies it by its
-    /// labels.
+    /// Creates the counter of a shadow limit's refusals on each use, because limits change with the configuration. The
+    /// backend identifies the counter by its labels.
     private func shadowRefusals(of limit: String) -> Counter {
         Counter(label: "interlock_limit_shadow_refusals_total", dimensions: [("service", service), ("limit", limit)])
     }
@@ -128,12 +128,13 @@ final class ServiceMetrics {
         for counter in [failed, remembered, refusedForUnreported, subjectOverflows, trips] + Array(refusals.values) {
             counter.destroy()
         }
-        for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) + Array(limitsRefused.values) {
+        let tallies = Array(outcomes.values) + Array(limitRefusals.values)
+        for tally in [taken, limited, permitsGranted, permitsRefused] + tallies {
             tally.destroy()
         }
         for gauge in [slotsInUse, permitsWaiting, waiting, subjects] + Array(states.values) + Array(forcedStates.values) {
             gauge.destroy()
         }
-        for limit in shadows { shadowRefusals(of: limit).destroy() }
+        for limit in shadowLimits { shadowRefusals(of: limit).destroy() }
     }
 }

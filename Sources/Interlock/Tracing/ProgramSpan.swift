@@ -6,7 +6,7 @@ internal import Tracing
 final class ProgramSpan: StepSpan {
     private let tracer: any Tracer
     private let span: any Tracing.Span
-    let startedAt: Int64
+    let startedAtNanoseconds: Int64
 
     /// Creates a span for a step within the task's current span; returns `nil` if the program has no tracer.
     convenience init?(_ name: String, kind: SpanKind = .internal) {
@@ -18,23 +18,26 @@ final class ProgramSpan: StepSpan {
     }
 
     private init(
-        _ name: String, kind: SpanKind, in context: InstrumentationContext, from start: Int64, tracer: any Tracer
+        _ name: String, kind: SpanKind, in context: InstrumentationContext, from startNanoseconds: Int64,
+        tracer: any Tracer
     ) {
         self.tracer = tracer
-        startedAt = start
-        span = tracer.startSpan("interlock." + name, context: context, ofKind: kind, at: Self.instant(start))
+        startedAtNanoseconds = startNanoseconds
+        span = tracer.startSpan(
+            "interlock." + name, context: context, ofKind: kind,
+            at: Self.instant(startNanoseconds))
     }
 
     /// Runs `body` in a span, or without one if the program has no tracer. The span fails if `body` throws.
-    /// - Parameter isolation: the isolation of `body`. The closure captures it, because `withValue` would otherwise run
-    ///   it elsewhere.
+    /// - Parameter isolation: the isolation of `body`. The inner closure captures it, because `withValue` would
+    ///   otherwise run `body` elsewhere.
     static func within<Value>(
         _ name: String, kind: SpanKind = .internal, of service: String, isolation: isolated (any Actor)? = #isolation,
         _ body: (ProgramSpan?) async throws -> Value
     ) async throws -> Value {
         guard let span = ProgramSpan(name, kind: kind) else { return try await body(nil) }
         span.set("interlock.service", service)
-        defer { span.end(at: nil) }
+        defer { span.end(atNanoseconds: nil) }
         do {
             return try await InstrumentationContext.$current.withValue(span.span.context) {
                 _ = isolation
@@ -46,8 +49,7 @@ final class ProgramSpan: StepSpan {
         }
     }
 
-    /// Records an error. The text of an error that is not Interlock's is left to the tracer, which decides how much of
-    /// it is exported.
+    /// Records an error. The tracer decides how much to export of an error that is not Interlock's.
     private func fail(with error: any Error) {
         let refusal = error as? ServiceCallError
         guard !Task.isCancelled, !(error is CancellationError) else { return fail(StepTrace.givenUpReason) }
@@ -61,10 +63,10 @@ final class ProgramSpan: StepSpan {
         DefaultTracerClock.Timestamp(nanosecondsSinceEpoch: UInt64(max(0, nanoseconds)))
     }
 
-    var now: Int64 { Self.wallNanoseconds }
+    var nowNanoseconds: Int64 { Self.wallNanoseconds }
 
-    func childSpan(_ name: String, from start: Int64) -> ProgramSpan {
-        ProgramSpan(name, kind: .internal, in: span.context, from: start, tracer: tracer)
+    func childSpan(_ name: String, fromNanoseconds startNanoseconds: Int64) -> ProgramSpan {
+        ProgramSpan(name, kind: .internal, in: span.context, from: startNanoseconds, tracer: tracer)
     }
 
     func set(_ name: String, _ value: String) { span.attributes.set(name, value: .string(value)) }
@@ -73,5 +75,7 @@ final class ProgramSpan: StepSpan {
 
     func fail(_ reason: String) { span.setStatus(SpanStatus(code: .error, message: reason)) }
 
-    func end(at end: Int64?) { span.end(at: Self.instant(max(startedAt, end ?? now))) }
+    func end(atNanoseconds endNanoseconds: Int64?) {
+        span.end(at: Self.instant(max(startedAtNanoseconds, endNanoseconds ?? nowNanoseconds)))
+    }
 }

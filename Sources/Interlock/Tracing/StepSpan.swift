@@ -1,26 +1,30 @@
 internal import InterlockCore
 
-/// A span of a traced step. A sidecar exports its spans itself; in a program that embeds a coordinator, the program's
-/// tracer does.
+/// A span of a traced step. A sidecar exports its own spans. In a program that embeds a coordinator, the program's
+/// tracer exports them.
 package protocol StepSpan: AnyObject {
-    /// The start time as Unix time in nanoseconds, the unit of all times here.
-    var startedAt: Int64 { get }
-    var now: Int64 { get }
-    /// Returns a span for a part of this step that began at `start`.
-    func childSpan(_ name: String, from start: Int64) -> Self
+    /// The start time, as Unix time in nanoseconds. All times of this protocol have this unit.
+    var startedAtNanoseconds: Int64 { get }
+    /// The current time.
+    var nowNanoseconds: Int64 { get }
+    /// Returns a span for a part of this step.
+    /// - Parameter startNanoseconds: the time at which the part began.
+    func childSpan(_ name: String, fromNanoseconds startNanoseconds: Int64) -> Self
+    /// Sets an attribute of the span.
     func set(_ name: String, _ value: String)
+    /// Sets an attribute of the span.
     func set(_ name: String, _ value: Int64)
     /// Marks the step as failed.
     func fail(_ reason: String)
     /// Ends the span.
-    /// - Parameter end: the end time; `nil` means the current time.
-    func end(at end: Int64?)
+    /// - Parameter endNanoseconds: the end time; `nil` for the current time.
+    func end(atNanoseconds endNanoseconds: Int64?)
 }
 
 extension StepSpan {
     /// Ends the span of a step whose caller no longer wants the answer.
     package func abandon() {
         fail(StepTrace.givenUpReason)
-        end(at: nil)
+        end(atNanoseconds: nil)
     }
 }

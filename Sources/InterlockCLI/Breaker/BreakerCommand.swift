@@ -50,7 +50,7 @@ extension BreakerCommand {
     /// `interlock breaker show`: shows one breaker.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show the state, the cause and the end of a breaker.",
+            abstract: "Show a breaker's state, its cause, and when the state ends.",
             usage: "interlock breaker show <service> [<options>]",
             discussion: """
                 EXAMPLES
@@ -80,7 +80,7 @@ extension BreakerCommand {
             abstract: "Force a breaker's state for the whole fleet.",
             usage: "interlock breaker force <service> <state> [<options>]",
             discussion: """
-                open rejects all calls; closed allows all calls and never trips; disabled is the same, but still counts \
+                open refuses all calls; closed allows all calls and never trips; disabled is the same, but still counts \
                 outcomes; auto ends a forced state. If API keys are configured, this command needs one with the role admin.
 
                 EXAMPLES
@@ -98,7 +98,7 @@ extension BreakerCommand {
 
         @Option(
             name: .customLong("for"),
-            help: .duration("How long to force it, such as 10m or 2h; by default until auto."),
+            help: .duration("How long to force it, such as 10m or 2h; by default, until auto."),
             transform: DurationArgument.init(argument:))
         var span: DurationArgument?
 

@@ -3,7 +3,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// A breaker as a sidecar sees it.
+/// The output of a breaker as a sidecar sees it.
 struct BreakerDetails: CommandOutput, Sendable {
     let status: BreakerStatus
 
@@ -65,17 +65,17 @@ extension ProbeStatus {
             }
         guard let finding, prober != "another" else { return proberText }
         // An inconclusive probe neither continues nor ends a series of results.
-        let row = finding == "bad" ? failures : finding == "good" ? successes : 0
-        let count = row > 1 ? ", \(row) in a row" : ""
-        let took = duration.map { " in \(ReadableText.span(milliseconds: $0.wholeMilliseconds))" } ?? ""
-        return "\(finding)\(took)\(count)\(reason.map { ": \($0)" } ?? "")"
+        let seriesLength = finding == "bad" ? failures : finding == "good" ? successes : 0
+        let series = seriesLength > 1 ? ", \(seriesLength) in a row" : ""
+        let time = duration.map { " in \(ReadableText.span(milliseconds: $0.wholeMilliseconds))" } ?? ""
+        return "\(finding)\(time)\(series)\(reason.map { ": \($0)" } ?? "")"
     }
 }
 
 /// The states that an operator can force.
 enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
     case open, closed, disabled
-    /// No forced state: the breaker is automatic.
+    /// No forced state, so that the breaker acts on the outcomes of calls.
     case auto
 
     var forced: BreakerSnapshot.Forced? { self == .auto ? nil : BreakerSnapshot.Forced(rawValue: rawValue) }

@@ -9,7 +9,7 @@ struct BreakerListing: CommandOutput {
         var table = Table(["SERVICE", "STATE", "FLEET", "FORCED", "CAUSE", "CALLS", "FAILED", "SLOW", "TRIPS", "SINCE"])
         for breaker in services {
             let (status, fleet) = (breaker.status, breaker.status.fleet)
-            // A closed breaker keeps the cause of its last change, which would read like a present problem.
+            // A closed breaker keeps the cause of its last change, which would look like a current problem.
             let cause = fleet.state == .closed && fleet.forced == nil ? "" : fleet.cause
             table.add([
                 status.service, status.state.rawValue, fleet.state.rawValue, fleet.forced?.rawValue ?? "", cause,

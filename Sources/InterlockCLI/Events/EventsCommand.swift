@@ -52,23 +52,23 @@ struct EventsCommand: AsyncParsableCommand {
         }
     }
 
-    /// The number of events that are buffered for a slow terminal.
+    /// The maximum number of events that are buffered for a slow terminal.
     private static let capacity = 10_000
 
-    /// Prints events until they end or the output is closed.
+    /// Prints events until the stream ends or the output is closed.
     /// - Throws: `InterlockError` if the first attempt to follow the sidecar fails.
     private static func print(of types: [EventTypes], from client: SidecarClient, asJSON: Bool) async throws {
         let address = client.configuration.address
         let events = client.events.messages.subscribe(capacity: capacity)
         var hasFollowed = false
-        var dropped: Int64 = 0
+        var reportedDrops: Int64 = 0
         for await message in events {
-            let missed = events.dropped - dropped
-            if missed > 0 {
-                let events = missed == 1 ? "1 event" : "\(missed) events"
-                Terminal.report("interlock: missed \(events) that arrived faster than the output was read")
+            let newDrops = events.dropped - reportedDrops
+            if newDrops > 0 {
+                let count = newDrops == 1 ? "1 event" : "\(newDrops) events"
+                Terminal.report("interlock: missed \(count) that arrived faster than the output was read")
             }
-            dropped += missed
+            reportedDrops += newDrops
             switch message {
             case .connection(.following):
                 hasFollowed = true

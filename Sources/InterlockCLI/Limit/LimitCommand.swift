@@ -19,7 +19,7 @@ struct LimitCommand: AsyncParsableCommand {
 }
 
 extension LimitCommand {
-    /// `interlock limit take`: counts a call.
+    /// `interlock limit take`: counts a call against the limits of a service.
     struct Take: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Count one call against the limits of a service.",
@@ -53,27 +53,27 @@ extension LimitCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let (limit, ended) = try await sidecar.withClient("limit take \(service)") { client in
-                let limit = try await client.limits.take(
-                    from: service, cost: cost, subject: subject, wait: wait.duration)
-                return (limit, limit.isAllowed ? nil : await WaitSummary(wait.duration, at: client))
+            let (decision, wait) = try await sidecar.withClient("limit take \(service)") { client in
+                let decision = try await client.limits.take(
+                    from: service, cost: cost, subject: subject, wait: self.wait.duration)
+                return (decision, decision.isAllowed ? nil : await WaitSummary(self.wait.duration, at: client))
             }
-            let details = LimitDetails(limit, of: service)
+            let details = LimitDetails(decision, of: service)
             try Terminal.show(details, asJSON: output.json)
-            guard !limit.isAllowed else { return }
-            guard limit.retryAfter != nil else {
+            guard !decision.isAllowed else { return }
+            guard decision.retryAfter != nil else {
                 // An older sidecar does not report this case itself.
                 throw CommandFailure(
-                    "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.limit)", .invalid
-                )
+                    "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(decision.limit)",
+                    .invalid)
             }
-            let name = limit.limitName.map { "the limit \($0)" } ?? "the limit"
+            let name = decision.limitName.map { "the limit \($0)" } ?? "the limit"
             throw CommandFailure(
-                "\(name) of \(service) is used up: retry in \(details.retryAfter)\(Self.advice(ended))", .no)
+                "\(name) of \(service) is used up: retry in \(details.retryAfter)\(Self.advice(wait))", .no)
         }
 
-        /// Returns the advice for a refused call. A call is refused immediately if the limits cannot allow it within
-        /// its wait.
+        /// Returns the advice for a refused call. The sidecar refuses a call immediately if the limits cannot allow it
+        /// within its wait.
         private static func advice(_ wait: WaitSummary?) -> String {
             guard let wait else { return ", or use --wait" }
             return wait.mayBeLonger ? ", or use a longer --wait" : "; the longest wait is \(wait.description)"
@@ -127,8 +127,8 @@ extension LimitCommand {
                 }
                 let binding = try await client.limits.peek(at: service, subject: subject)
                 // An older sidecar omits the name, and does not support `LIMIT.LIST` either.
-                let all = binding.limitName == nil ? [] : try await client.limits.list(of: service, subject: subject)
-                return LimitListing(binding, of: service, all: all)
+                let limits = binding.limitName == nil ? [] : try await client.limits.list(of: service, subject: subject)
+                return LimitListing(binding, of: service, all: limits)
             }
             try Terminal.show(listing, asJSON: output.json)
         }

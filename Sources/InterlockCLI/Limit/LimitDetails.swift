@@ -2,7 +2,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// The decision of the limits, with the numbers of the limit that has the least remaining capacity.
+/// The output of a decision, with the numbers of the limit that has the least remaining capacity.
 struct LimitDetails: CommandOutput, Sendable {
     let service: String
     let decision: LimitDecision
@@ -12,7 +12,7 @@ struct LimitDetails: CommandOutput, Sendable {
         self.decision = decision
     }
 
-    /// The decision as JSON. `retry_after_ms` is -1 if no time for a retry is known. Omits the limit's name if the
+    /// The decision as JSON. `retry_after_ms` is -1 if no time for a retry is known. The limit's name is missing if the
     /// sidecar does not report it.
     var json: JSONValue {
         JSONValue.object([
@@ -25,7 +25,7 @@ struct LimitDetails: CommandOutput, Sendable {
 
     func encode(to encoder: any Encoder) throws { try json.encode(to: encoder) }
 
-    /// The time until a retry can succeed, as text; empty if the call was not refused, or if a retry cannot succeed.
+    /// The time until a retry can succeed, as text; empty if the call was allowed or no retry can succeed.
     var retryAfter: String {
         decision.retryAfter.map { ReadableText.span(milliseconds: $0.wholeMilliseconds) } ?? ""
     }
@@ -43,7 +43,7 @@ struct LimitDetails: CommandOutput, Sendable {
     }
 }
 
-/// The limits of a service that apply to a call, and their combined decision.
+/// The output of the limits that apply to a call, and of their combined decision.
 struct LimitListing: CommandOutput, Sendable {
     var binding: LimitDetails
     var limits: [LimitState]

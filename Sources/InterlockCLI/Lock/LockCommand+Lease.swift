@@ -76,17 +76,19 @@ extension LockCommand {
             }
         }
 
-        /// Returns the reason why the lock was not acquired, with advice.
+        /// Returns the reason why the lock was not acquired, and what to do about it.
         private func refusal(_ wait: WaitSummary?) -> String {
-            let show = "see `interlock lock show \(name)`"
-            guard let wait else { return "the lock \(name) is held by another client: use --wait to wait for it, or \(show)" }
-            let advice = wait.mayBeLonger ? "use a longer --wait, or \(show)" : show
+            let hint = "see `interlock lock show \(name)`"
+            guard let wait else {
+                return "the lock \(name) is held by another client: use --wait to wait for it, or \(hint)"
+            }
+            let advice = wait.mayBeLonger ? "use a longer --wait, or \(hint)" : hint
             return "the lock \(name) is still held after \(wait.description): \(advice)"
         }
     }
 }
 
-/// The options that allow other holders of the same lock.
+/// The options that allow other clients to hold the lock too.
 struct SharingOptions: ParsableArguments {
     @Flag(help: "Acquire the lock as a reader: other readers may hold it too, but no writer.")
     var shared = false

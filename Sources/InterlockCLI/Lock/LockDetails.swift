@@ -4,7 +4,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// A lock without its token, which may be shown to anyone.
+/// The output of a lock. It excludes the token, so anyone may see it.
 struct LockDetails: CommandOutput, Sendable {
     let lock: LockInformation
 
@@ -15,11 +15,11 @@ struct LockDetails: CommandOutput, Sendable {
     func encode(to encoder: any Encoder) throws {
         var fields = LockReply.fields(lock)
         let queue = fields.removeValue(forKey: "queue")
-        // A sidecar with an unreported number of waiters keeps its null; other nulls are omitted.
+        // In the queue, a null is the unknown number of a sidecar's waiters. All other nulls are omitted.
         try JSONValue.object(fields).withoutNulls.adding("queue", queue).encode(to: encoder)
     }
 
-    /// The remaining time of the lease, as text.
+    /// The remaining time of the lease, as text; empty if the lock is not held.
     var timeLeft: String { lock.label == nil ? "" : Self.timeLeft(lock.ttlMilliseconds) }
 
     private static func timeLeft(_ milliseconds: Int64) -> String {
@@ -69,7 +69,7 @@ struct LockDetails: CommandOutput, Sendable {
     }
 }
 
-/// The last grants through a sidecar.
+/// The output of the last grants through a sidecar.
 struct GrantListing: CommandOutput {
     var grants: [GrantDetails]
 
@@ -87,7 +87,7 @@ struct GrantListing: CommandOutput {
     }
 }
 
-/// One of the last grants through a sidecar.
+/// The output of one grant through a sidecar.
 struct GrantDetails: Encodable, Sendable {
     let grant: SidecarGrant
 
@@ -104,21 +104,21 @@ struct GrantDetails: Encodable, Sendable {
         ]).withoutNulls.encode(to: encoder)
     }
 
-    /// The end of the lease and the time it was held: `released after 2.0s`.
+    /// The way in which the lease ended, and the time for which it was held: `released after 2.0s`.
     var ending: String {
-        guard let end = grant.end, let ended = grant.endedMilliseconds else { return "held" }
-        return "\(end) after \(ReadableText.span(milliseconds: max(0, ended - grant.grantedMilliseconds)))"
+        guard let end = grant.end, let endedMilliseconds = grant.endedMilliseconds else { return "held" }
+        return "\(end) after \(ReadableText.span(milliseconds: max(0, endedMilliseconds - grant.grantedMilliseconds)))"
     }
 }
 
-/// A lease that was granted.
+/// The output of a lease that was granted.
 struct LockGrant: CommandOutput {
-    /// The parts of a grant that scripts can print by themselves.
+    /// The parts of a grant that `--print` can print alone.
     enum Part: String, CaseIterable, ExpressibleByArgument {
         case token, fence
     }
 
-    /// The JSON member `acquired`, which is `false` in a refusal.
+    /// The JSON member `acquired`, with which scripts distinguish a grant from a refusal.
     private let isAcquired = true
     var name: String
     var token: String
@@ -183,7 +183,7 @@ struct LockRefusal: Encodable {
     }
 }
 
-/// A lease that was renewed.
+/// The output of a lease that was renewed.
 struct LockRenewal: CommandOutput {
     var name: String
     var validMilliseconds: Int64

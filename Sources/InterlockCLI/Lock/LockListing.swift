@@ -4,7 +4,7 @@ import InterlockCore
 /// The locks that are held.
 struct LockListing: CommandOutput {
     var locks: [LockDetails]
-    /// Whether the listing contains all locks that match.
+    /// Whether the listing contains all matching locks.
     var isComplete: Bool
 
     private enum CodingKeys: String, CodingKey {

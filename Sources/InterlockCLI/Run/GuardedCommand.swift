@@ -7,14 +7,14 @@ import Subprocess
 /// The command that runs under the lock, in its own process group and with this process's standard input, output and
 /// error. The kernel kills it when this process dies for any reason.
 struct GuardedCommand: Sendable {
-    var program: Program
-    /// The number of arguments of the command, which are the last arguments of this process.
+    var program: ExecutableProgram
+    /// The number of words of the command, including the program's name. They are the last arguments of this process.
     var wordCount: Int
     /// The signals that the command must ignore.
     var ignoredSignals: [Int32]
 
-    /// Starts the command, runs `supervise` with its process ID, and then reaps the process. The system does not reuse
-    /// the ID before the process is reaped.
+    /// Starts the command, runs `supervise` with its process ID, and then reaps the process. Until then, the system
+    /// does not reuse the ID.
     /// - Parameter supervise: a closure that returns after the command has ended.
     /// - Throws: `CommandFailure` if the command cannot be started.
     func run(
@@ -23,14 +23,14 @@ struct GuardedCommand: Sendable {
         var options = PlatformOptions()
         options.processGroupID = 0
         do {
-            let result = try await Subprocess.run(
-                .name("setpriv"), arguments: Arguments(words), environment: .inherit.updating(environment),
+            let outcome = try await Subprocess.run(
+                .name("setpriv"), arguments: Arguments(childArguments), environment: .inherit.updating(environment),
                 platformOptions: options, input: .currentStandardInput, output: .currentStandardOutput,
                 error: .currentStandardError
             ) { execution in
                 await supervise(execution.processIdentifier.value)
             }
-            return result.closureResult
+            return outcome.closureResult
         } catch {
             throw CommandFailure(
                 "cannot start \(program.name): is setpriv (part of util-linux) installed? (\("\(error)".withoutFinalPeriod))",
@@ -38,25 +38,25 @@ struct GuardedCommand: Sendable {
         }
     }
 
-    /// The command line of the child. `setpriv` asks the kernel to kill the child when this process dies, then executes
-    /// this process's program through `/proc`. That path exists only while this process lives, so the command cannot
+    /// The arguments of `setpriv`. It asks the kernel to kill the child when this process dies, then executes this
+    /// process's program through `/proc`. That path exists only while this process lives, so the command cannot
     /// start after the holder of the lock has died. See `RunChild`.
-    private var words: [[UInt8]] {
+    private var childArguments: [[UInt8]] {
         let parent = getpid()
-        var words = ["--pdeathsig", "KILL", "--", "/proc/\(parent)/exe", RunChild.name, "--parent", "\(parent)"]
-        words.append("--program=\(program.path)")
-        if JobTerminal.isInForeground { words.append("--foreground") }
-        for signal in ignoredSignals { words += ["--ignoring", "\(signal)"] }
-        words.append("--")
+        var options = ["--pdeathsig", "KILL", "--", "/proc/\(parent)/exe", RunChild.name, "--parent", "\(parent)"]
+        options.append("--program=\(program.path)")
+        if JobTerminal.isInForeground { options.append("--foreground") }
+        for signal in ignoredSignals { options += ["--ignoring", "\(signal)"] }
+        options.append("--")
         // The command's arguments are passed as bytes, because they need not be UTF-8.
-        let all: [[UInt8]] = words.map { Array($0.utf8) } + ProgramArguments.bytes(ofLast: wordCount)
+        let arguments: [[UInt8]] = options.map { Array($0.utf8) } + ProgramArguments.bytes(ofLast: wordCount)
         // `exec` expects zero-terminated strings.
-        return all.map { $0 + [0] }
+        return arguments.map { $0 + [0] }
     }
 }
 
-/// A program and its path.
-struct Program: Sendable {
+/// A program and the path of its executable file.
+struct ExecutableProgram: Sendable {
     /// The name under which the program was requested.
     var name: String
     var path: String
@@ -70,16 +70,16 @@ struct Program: Sendable {
         case absent
     }
 
-    /// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in `PATH`.
+    /// Finds a program as `execvp` does: a name with a slash is a path, and any other name is searched for in `PATH`.
     /// - Throws: `CommandFailure` with the exit code that a shell would use.
     static func find(
         _ name: String, searchPath: String? = ProcessEnvironment.variables["PATH"]
-    ) throws(CommandFailure) -> Program {
+    ) throws(CommandFailure) -> ExecutableProgram {
         var reason: String?
         for path in candidates(for: name, searchPath: searchPath ?? standardPath) {
             switch candidate(at: path) {
-            case .executable: return Program(name: name, path: path)
-            case .notExecutable(let why): reason = reason ?? "\(path) \(why)"
+            case .executable: return ExecutableProgram(name: name, path: path)
+            case .notExecutable(let problem): reason = reason ?? "\(path) \(problem)"
             case .absent: break
             }
         }
@@ -100,7 +100,7 @@ struct Program: Sendable {
     private static func candidate(at path: String) -> Candidate {
         var status = stat()
         guard stat(path, &status) == 0 else {
-            return errno == EACCES ? .notExecutable("cannot be read") : .absent
+            return errno == EACCES ? .notExecutable("is in a directory that cannot be searched") : .absent
         }
         if status.st_mode & S_IFMT == S_IFDIR { return .notExecutable("is a directory") }
         return access(path, X_OK) == 0 ? .executable : .notExecutable("is not executable")

@@ -19,7 +19,7 @@ struct LeaseWatch: Equatable, Sendable {
         case held(deadline: Instant, renewal: Renewal)
         /// The lease is lost, and the command has not been signaled yet.
         case lost(at: Instant)
-        /// The command was asked to end, and is killed at `killAt`.
+        /// The command was asked to end, and will be killed at `killAt`.
         case ending(killAt: Instant)
         case killed
     }
@@ -29,22 +29,22 @@ struct LeaseWatch: Equatable, Sendable {
         case inFlight(sentAt: Instant)
     }
 
-    /// The time that a command has to end after its lease is lost, in milliseconds.
-    static let grace: Int64 = 5000
+    /// The time that a command has to end after the loss of its lease.
+    static let gracePeriodMilliseconds: Int64 = 5000
 
-    /// The length of the lease, in milliseconds.
-    private let ttl: Int64
+    private let ttlMilliseconds: Int64
     /// Whether the command is killed without being asked to end first.
     private let isStrict: Bool
     private var state: State
 
-    /// Creates the watch of a lease of `ttl` milliseconds that was requested at `sentAt`.
-    init(ttl: Int64, sentAt: Instant, isStrict: Bool) {
-        self.ttl = ttl
+    /// Creates the watch of a lease that was requested at `sentAt`.
+    /// - Parameter ttlMilliseconds: the length of the lease.
+    init(ttlMilliseconds: Int64, sentAt: Instant, isStrict: Bool) {
+        self.ttlMilliseconds = ttlMilliseconds
         self.isStrict = isStrict
         state = .held(
-            deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt),
-            renewal: .due(sentAt.advanced(byMilliseconds: Self.interval(ofTTL: ttl))))
+            deadline: LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt),
+            renewal: .due(sentAt.advanced(byMilliseconds: Self.renewalIntervalMilliseconds(ofTTL: ttlMilliseconds))))
     }
 
     /// Whether the lease can be relied on at `now`.
@@ -52,7 +52,7 @@ struct LeaseWatch: Equatable, Sendable {
         if case .held(let deadline, _) = state { now < deadline } else { false }
     }
 
-    /// The end of the lease unless it is renewed; `nil` if it is lost.
+    /// The end of the lease if no further renewal succeeds; `nil` if the lease is lost.
     var deadline: Instant? {
         if case .held(let deadline, _) = state { deadline } else { nil }
     }
@@ -67,18 +67,19 @@ struct LeaseWatch: Equatable, Sendable {
         if case .ending = state { true } else { false }
     }
 
+    /// Returns the next action, and assumes that the caller carries it out.
     mutating func next(now: Instant) -> Action {
         switch state {
         case .held(let deadline, _) where deadline <= now:
             return end(lostAt: deadline)
-        case .held(let deadline, .due(let due)):
-            guard due <= now else { return .wait(until: min(due, deadline)) }
+        case .held(let deadline, .due(let renewalTime)):
+            guard renewalTime <= now else { return .wait(until: min(renewalTime, deadline)) }
             state = .held(deadline: deadline, renewal: .inFlight(sentAt: now))
             return .renew(sentAt: now)
         case .held(let deadline, .inFlight):
             return .wait(until: deadline)
-        case .lost(let moment):
-            return end(lostAt: moment)
+        case .lost(let lostAt):
+            return end(lostAt: lostAt)
         case .ending(let killAt):
             guard killAt <= now else { return .wait(until: killAt) }
             state = .killed
@@ -89,39 +90,41 @@ struct LeaseWatch: Equatable, Sendable {
     }
 
     /// Records that the renewal sent at `sentAt` succeeded.
-    mutating func renewed(sentAt: Instant) {
+    mutating func renewalSucceeded(sentAt: Instant) {
         guard case .held(let deadline, .inFlight(sentAt)) = state else { return }
         state = .held(
-            deadline: max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)),
-            renewal: .due(sentAt.advanced(byMilliseconds: Self.interval(ofTTL: ttl))))
+            deadline: max(deadline, LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt)),
+            renewal: .due(sentAt.advanced(byMilliseconds: Self.renewalIntervalMilliseconds(ofTTL: ttlMilliseconds))))
     }
 
     /// Records that the renewal sent at `sentAt` got no answer: the sidecar or its Redis is unreachable, and the lease
     /// may or may not still be held.
-    mutating func unanswered(sentAt: Instant, now: Instant) {
+    mutating func renewalUnanswered(sentAt: Instant, now: Instant) {
         guard case .held(let deadline, .inFlight(sentAt)) = state else { return }
-        state = .held(deadline: deadline, renewal: .due(now.advanced(byMilliseconds: Self.pause(ofTTL: ttl))))
+        let pauseMilliseconds = Self.retryPauseMilliseconds(ofTTL: ttlMilliseconds)
+        state = .held(deadline: deadline, renewal: .due(now.advanced(byMilliseconds: pauseMilliseconds)))
     }
 
     /// Records that the renewal sent at `sentAt` was rejected because this lease no longer holds the lock.
-    mutating func lost(sentAt: Instant, now: Instant) {
+    mutating func renewalRejected(sentAt: Instant, now: Instant) {
         guard case .held(let deadline, .inFlight(sentAt)) = state else { return }
         state = .lost(at: min(now, deadline))
     }
 
-    private mutating func end(lostAt moment: Instant) -> Action {
+    private mutating func end(lostAt: Instant) -> Action {
         guard !isStrict else {
             state = .killed
             return .kill
         }
-        state = .ending(killAt: moment.advanced(byMilliseconds: Self.grace))
+        state = .ending(killAt: lostAt.advanced(byMilliseconds: Self.gracePeriodMilliseconds))
         return .terminate
     }
 
-    /// Returns the time between two renewals: a third of the lease, but at most a second, so that a loss is noticed
-    /// soon.
-    private static func interval(ofTTL ttl: Int64) -> Int64 { min(ttl / 3, 1000) }
+    /// Returns the time between two renewals: a third of the lease, but at most a second, to notice a loss soon.
+    private static func renewalIntervalMilliseconds(ofTTL ttlMilliseconds: Int64) -> Int64 {
+        min(ttlMilliseconds / 3, 1000)
+    }
 
     /// Returns the pause after a renewal that got no answer.
-    private static func pause(ofTTL ttl: Int64) -> Int64 { min(ttl / 10, 500) }
+    private static func retryPauseMilliseconds(ofTTL ttlMilliseconds: Int64) -> Int64 { min(ttlMilliseconds / 10, 500) }
 }

@@ -9,15 +9,16 @@ struct Mailbox: Sendable {
     enum Event: Sendable {
         /// A signal with this number arrived.
         case signal(Int32)
-        /// The answer to the acquire that was sent at `sentAt`. The lease is `nil` if another holds the lock.
+        /// The acquire that was sent at `sentAt` succeeded or failed. The lease is `nil` if another client holds the
+        /// lock.
         case acquired(Result<Lease?, CommandFailure>, sentAt: Instant)
         case renewed(RenewalOutcome, sentAt: Instant)
-        /// The release ended: the lease was held until then or not; `nil` if unknown.
+        /// The attempt to release the lease is over. `wasHeld` is whether the lease was still held; `nil` if unknown.
         case released(wasHeld: Bool?)
         /// The command was stopped, for example by Ctrl-Z.
         case commandStopped
         case commandEnded(TerminationStatus)
-        /// The deadline may have passed.
+        /// The deadline of a call of `next(by:)` has passed, possibly that of an earlier call.
         case alarm
     }
 
@@ -32,12 +33,12 @@ struct Mailbox: Sendable {
         continuation.yield(event)
     }
 
-    /// Waits for the next event. Returns `alarm` at `deadline`.
+    /// Waits for the next event. Returns `alarm` if none arrives by `deadline`.
     func next(by deadline: Instant) async -> Event {
         let timer = deadline == .distantFuture ? nil : alarm(at: deadline)
         defer { timer?.cancel() }
         for await event in events { return event }
-        // The stream is never finished, and its reader's task is never cancelled.
+        // Nothing finishes the stream or cancels the task of its reader.
         preconditionFailure("the mailbox was closed")
     }
 
@@ -45,11 +46,10 @@ struct Mailbox: Sendable {
         let pause = Duration.milliseconds(max(0, deadline.millisecondsRoundedUp(since: TimeSource.system.now())))
         return Task {
             do {
-                // The sleep is cancelled if an event arrives first.
                 try await Task.sleep(for: pause)
                 post(.alarm)
             } catch {
-                // Cancelled.
+                // `next(by:)` cancels the sleep when an event arrives first.
             }
         }
     }

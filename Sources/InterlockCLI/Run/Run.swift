@@ -103,14 +103,14 @@ struct Run: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // Must run before this process changes its signal handlers.
+        // This must precede every change of a signal handler in this process.
         let ignored = RunSignals.ignored()
         let plan = RunPlan(
             name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration,
-            atLeast: atLeast?.duration ?? .zero, isStrict: strict, label: label,
+            minimumHold: atLeast?.duration ?? .zero, isStrict: strict, label: label,
             heldExitCode: heldExitCode, passesAPIKey: passApiKey, sidecar: sidecar)
         let command = GuardedCommand(
-            program: try Program.find(words.first ?? ""), wordCount: words.count, ignoredSignals: ignored)
+            program: try ExecutableProgram.find(words.first ?? ""), wordCount: words.count, ignoredSignals: ignored)
         let mailbox = Mailbox()
         await RunSignals.collect(except: ignored, in: mailbox)
         let code = try await RunSession(plan: plan, command: command, mailbox: mailbox).run()

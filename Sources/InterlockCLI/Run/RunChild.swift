@@ -29,21 +29,21 @@ struct RunChild: ParsableCommand {
         // The parent may have died before the parent-death signal was set.
         guard getppid() == parent else { throw ExitCode.failure }
         if foreground {
-            // SIGTTOU would stop a background process here.
+            // Without this, SIGTTOU would stop this process, which is still in the background.
             signal(SIGTTOU, SIG_IGN)
             JobTerminal.give(to: getpgrp())
             signal(SIGTTOU, SIG_DFL)
         }
         for number in ignoring { signal(number, SIG_IGN) }
         // The thread that started this process blocks most signals, and the command would inherit that mask.
-        var none = sigset_t()
-        sigemptyset(&none)
-        pthread_sigmask(SIG_SETMASK, &none, nil)
+        var noSignals = sigset_t()
+        sigemptyset(&noSignals)
+        pthread_sigmask(SIG_SETMASK, &noSignals, nil)
         // The arguments are passed as bytes, because they need not be UTF-8.
         execv(program, ProgramArguments.pointer(toLast: words.count))
-        let reason = errno
+        let errorNumber = errno
         throw CommandFailure(
-            "cannot execute \(words.first ?? program): \(String(cString: strerror(reason)))",
-            reason == ENOENT ? .notFound : .notExecutable)
+            "cannot execute \(words.first ?? program): \(String(cString: strerror(errorNumber)))",
+            errorNumber == ENOENT ? .notFound : .notExecutable)
     }
 }

@@ -7,7 +7,7 @@ struct RunPlan: Sendable {
     enum Purpose: Hashable, Sendable {
         /// Run the command once, if the lock is acquired within this time.
         case once(wait: Duration)
-        /// Run the command whenever the lock is acquired, until the command ends by itself.
+        /// Run the command each time the lock is acquired, until it exits without losing its lease.
         case lead
     }
 
@@ -16,14 +16,14 @@ struct RunPlan: Sendable {
     var purpose: Purpose
     var mode: LockMode
     var ttl: Duration
-    /// The minimum time for which to hold the lock after a success, measured from the acquisition; zero to release it
-    /// immediately.
-    var atLeast: Duration
+    /// The minimum time to hold the lock if the command succeeds, measured from the acquisition; zero to release the
+    /// lock immediately.
+    var minimumHold: Duration
     /// Whether the command must be killed as soon as its lease ends.
     var isStrict: Bool
     /// The label of the holder that others see; `nil` for the name of this host.
     var label: String?
-    /// The exit code if another holds the lock; with 0 nothing is printed.
+    /// The exit code if another client holds the lock. With 0, nothing is printed.
     var heldExitCode: Int32
     /// Whether the command's environment keeps this process's API key.
     var passesAPIKey: Bool

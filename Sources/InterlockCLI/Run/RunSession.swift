@@ -9,14 +9,14 @@ import Subprocess
 struct RunSession {
     /// The result of a term: one attempt to acquire the lock and run the command.
     enum TermResult: Sendable {
-        /// The command ended by itself.
+        /// The command ended, and the run ends with this exit code.
         case finished(ExitCode)
         /// The lease was lost while the command ran.
-        /// - Parameter stoppedBy: the signal that asked the command to end, if there was one.
+        /// - Parameter stoppedBy: the last forwarded signal that asked the command to end; `nil` if none did.
         case lost(stoppedBy: Int32?)
         /// A signal arrived before the lock was acquired.
         case stopped(by: Int32)
-        /// Another holds the lock; its state, if known.
+        /// Another client holds the lock. The value describes the lock; `nil` if unknown.
         case held(LockInformation?)
     }
 
@@ -32,10 +32,10 @@ struct RunSession {
     private let mailbox: Mailbox
     private let clock = TimeSource.system
 
-    /// The time limit for releasing the lock, in milliseconds. After that the lease expires by itself.
-    private static let releaseTimeout: Int64 = 3000
-    /// The pause after a failed renewal for `--at-least`, in milliseconds.
-    private static let renewalPause: Int64 = 250
+    /// The time limit for releasing the lock. After that, the run leaves the lease to expire.
+    private static let releaseTimeoutMilliseconds: Int64 = 3000
+    /// The pause before another attempt to renew the lease for `--at-least`.
+    private static let renewalPauseMilliseconds: Int64 = 250
 
     init(plan: RunPlan, command: GuardedCommand, mailbox: Mailbox) {
         self.plan = plan
@@ -43,12 +43,12 @@ struct RunSession {
         self.mailbox = mailbox
     }
 
-    /// Returns the name of the request to acquire the lock, for messages.
+    /// Returns the name of the acquire request for messages.
     private static func requestName(_ lock: String) -> String { "lock acquire \(lock)" }
 
     /// Runs the command under the lock, repeatedly with `--lead`.
-    /// - Returns: the exit code. Everything that must be reported has been printed.
-    /// - Throws: `CommandFailure`.
+    /// - Returns: the exit code. The messages that belong to it are already printed.
+    /// - Throws: `CommandFailure` if the lock cannot be requested or the command cannot be started.
     func run() async throws -> ExitCode {
         while true {
             switch try await term() {
@@ -74,19 +74,19 @@ struct RunSession {
                 let term = try await plan.sidecar.withClient(Self.requestName(plan.name)) { client in
                     try await self.term(token: token, candidacy: &candidacy, over: client)
                 }
-                // The request may have been granted just before it was abandoned.
+                // The sidecar may have granted the request just before the run abandoned it.
                 switch term {
                 case .stopped, .held: await withdraw(token, of: candidacy)
                 case .finished, .lost: break
                 }
                 return term
             } catch let failure as CommandFailure where candidacy.isUnreachable(failure.status) {
-                guard let next = candidacy.failed(now: clock.now()) else {
+                guard let retryTime = candidacy.attemptFailed(now: clock.now()) else {
                     await withdraw(token, of: candidacy)
                     throw failure
                 }
-                if candidacy.failures == 1 { Terminal.report("interlock: \(failure); retrying") }
-                if let signal = await endingSignal(until: next) {
+                if candidacy.failureCount == 1 { Terminal.report("interlock: \(failure); retrying") }
+                if let signal = await endingSignal(until: retryTime) {
                     await withdraw(token, of: candidacy)
                     return .stopped(by: signal)
                 }
@@ -105,8 +105,8 @@ struct RunSession {
     private func term(
         token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> TermResult {
-        // The status is requested first, so its answer is known when the lock is granted. It is not awaited yet, so
-        // that signals are handled meanwhile.
+        // The status is requested first, so that the answer has arrived when the lock is granted. A separate task
+        // awaits it, so that this one can handle signals.
         let notice = Task { await RedisNotice.text(from: client) }
         try await checkAtLeast(over: client)
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
@@ -121,22 +121,23 @@ struct RunSession {
     private func acquire(
         token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> Acquisition {
-        var request = candidacy.connected(now: clock.now())
+        var request = candidacy.sidecarConnected(now: clock.now())
         while true {
             if let signal = await endingSignal(until: request.at) { return .stopped(by: signal) }
             let sentAt = clock.now()
             send(request, token: token, sentAt: sentAt, over: client)
-            var answer: Result<Lease?, CommandFailure>?
-            while answer == nil {
-                if candidacy.isNoticeDue(now: clock.now()) { Terminal.report("interlock: waiting for the lock \(plan.name)") }
+            var reply: Result<Lease?, CommandFailure>?
+            while reply == nil {
+                if candidacy.takeDueNotice(now: clock.now()) { Terminal.report("interlock: waiting for the lock \(plan.name)") }
                 switch await mailbox.next(by: candidacy.noticeAt) {
-                case .acquired(let result, sentAt): answer = result
+                case .acquired(let result, sentAt): reply = result
                 case .signal(let signal) where RunSignals.isEnding(signal): return .stopped(by: signal)
                 default: break
                 }
             }
-            let grant = try answer?.get()
-            let action = candidacy.answered(isGranted: grant != nil, request: request, sentAt: sentAt, now: clock.now())
+            let grant = try reply?.get()
+            let action = candidacy.replyReceived(
+                isGranted: grant != nil, request: request, sentAt: sentAt, now: clock.now())
             switch (action, grant) {
             case (.request(let next), _): request = next
             case (.start, let grant?): return .granted(grant, sentAt: sentAt)
@@ -145,29 +146,30 @@ struct RunSession {
         }
     }
 
-    /// Checks that the sidecar allows a lease of `--at-least`, by renewing a lease that does not exist: every version
-    /// of the sidecar checks the TTL first.
-    /// - Throws: `CommandFailure` if the sidecar does not allow it.
+    /// Checks that the sidecar allows a lease of `--at-least`. Renews a lease that does not exist, because every
+    /// version of the sidecar checks the TTL first.
+    /// - Throws: `CommandFailure` if the sidecar does not allow that TTL.
     private func checkAtLeast(over client: SidecarClient) async throws {
-        guard plan.atLeast > plan.ttl else { return }
+        guard plan.minimumHold > plan.ttl else { return }
         do {
-            _ = try await client.locks.renew(plan.name, token: plan.drawToken(), ttl: plan.atLeast)
+            _ = try await client.locks.renew(plan.name, token: plan.drawToken(), ttl: plan.minimumHold)
         } catch let error as InterlockError where error.code == .invalid {
             throw CommandFailure(
-                "--at-least \(DurationText.shortest(plan.atLeast)) is longer than the sidecar at \(client.configuration.address) "
+                "--at-least \(DurationText.shortest(plan.minimumHold)) is longer than the sidecar at \(client.configuration.address) "
                     + "allows (\(error.message)); raise its locks.max_ttl, or lower --at-least. Nothing was run",
                 .invalid)
         }
     }
 
-    /// Requests the lease and posts the answer to the mailbox. The request is withdrawn when the client is closed.
+    /// Requests the lease and posts the answer to the mailbox. Closing the client withdraws the request.
     private func send(
         _ request: Candidacy.Request, token: String, sentAt: Instant, over client: SidecarClient
     ) {
         Task { [plan, mailbox] in
             do {
                 let lease = try await client.locks.acquire(
-                    plan.name, ttl: plan.ttl, wait: .milliseconds(request.wait), mode: plan.mode, owner: token,
+                    plan.name, ttl: plan.ttl, wait: .milliseconds(request.waitMilliseconds), mode: plan.mode,
+                    owner: token,
                     label: plan.label)
                 mailbox.post(.acquired(.success(lease), sentAt: sentAt))
             } catch let error as InterlockError {
@@ -182,7 +184,7 @@ struct RunSession {
     /// Runs the command under the lease, then releases it.
     private func runCommand(_ grant: Lease, sentAt: Instant, over client: SidecarClient) async throws -> TermResult {
         if plan.purpose == .lead { Terminal.report("interlock: leading \(plan.name), fence \(grant.fence)") }
-        let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
+        let watch = LeaseWatch(ttlMilliseconds: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End
         do {
             end = try await JobTerminal.withoutStops {
@@ -200,9 +202,9 @@ struct RunSession {
         case .lost(let signal):
             return .lost(stoppedBy: signal)
         case .ended(let status, let deadline):
-            let keepUntil = sentAt.advanced(byMilliseconds: plan.atLeast.wholeMilliseconds)
+            let keepUntil = sentAt.advanced(byMilliseconds: plan.minimumHold.wholeMilliseconds)
             if status.isSuccess, clock.now() < keepUntil {
-                let isHeld = await keep(grant.token, until: keepUntil, leaseEndsAt: deadline, over: client)
+                let isHeld = await renewLease(grant.token, until: keepUntil, leaseEndsAt: deadline, over: client)
                 return .finished(isHeld ? ExitCode(status) : ExitCode(.leaseLost))
             }
             guard await release(grant.token, over: client) == false else { return .finished(ExitCode(status)) }
@@ -220,10 +222,10 @@ struct RunSession {
         return variables
     }
 
-    /// Renews the lease so that it expires by itself at `end`. If the renewal fails, retries until the current lease
-    /// ends or a signal arrives.
+    /// Renews the lease so that it expires at `end`. If the renewal fails, retries until the current lease ends or a
+    /// signal arrives.
     /// - Returns: whether the lease was held, as far as known.
-    private func keep(_ token: String, until end: Instant, leaseEndsAt deadline: Instant, over client: SidecarClient) async
+    private func renewLease(_ token: String, until end: Instant, leaseEndsAt deadline: Instant, over client: SidecarClient) async
         -> Bool
     {
         var attempt = 0
@@ -231,7 +233,7 @@ struct RunSession {
             attempt += 1
             do {
                 let remaining = Duration.milliseconds(max(1, end.millisecondsRoundedUp(since: clock.now())))
-                // The failure may be due to the connection, so retries use a new one.
+                // A lost connection may have caused the failure, so each retry uses a new one.
                 let isHeld =
                     if attempt == 1 {
                         try await renew(token, for: remaining, over: client)
@@ -244,11 +246,11 @@ struct RunSession {
                 Terminal.report("interlock: the lease of \(plan.name) was lost before the command ended")
                 return false
             } catch {
-                let next = clock.now().advanced(byMilliseconds: Self.renewalPause)
-                guard next < deadline else {
+                let retryTime = clock.now().advanced(byMilliseconds: Self.renewalPauseMilliseconds)
+                guard retryTime < deadline else {
                     return reportEarlyExpiry(deadline, "\(error)")
                 }
-                if let signal = await endingSignal(until: next) {
+                if let signal = await endingSignal(until: retryTime) {
                     return reportEarlyExpiry(deadline, "received signal \(signal)")
                 }
             }
@@ -259,12 +261,13 @@ struct RunSession {
         do {
             return try await client.locks.renew(plan.name, token: token, ttl: remaining) != nil
         } catch let error as InterlockError where error.code == .invalid && remaining < plan.ttl {
-            // The remaining time is below the sidecar's `locks.min_ttl`. The lock was acquired with `--ttl`, so that
-            // TTL is within the limits.
+            // The remaining time is below the sidecar's `locks.min_ttl`. The sidecar granted the lock with `--ttl`, so
+            // that TTL is within its limits.
             return try await client.locks.renew(plan.name, token: token, ttl: plan.ttl) != nil
         }
     }
 
+    /// Reports that the lock may be free before `--at-least` has passed. Returns `true`, because the lease was held.
     private func reportEarlyExpiry(_ deadline: Instant, _ reason: String) -> Bool {
         let remaining = ReadableText.span(milliseconds: max(0, deadline.millisecondsRoundedUp(since: clock.now())))
         Terminal.report("interlock: the lock \(plan.name) may be free in \(remaining), before --at-least has passed: \(reason)")
@@ -276,7 +279,7 @@ struct RunSession {
     private func release(_ token: String, over client: SidecarClient) async -> Bool? {
         let name = plan.name
         if let wasHeld = await awaitRelease({ try await client.locks.release(name, token: token) }) { return wasHeld }
-        // The first call may have taken effect without an answer, so the second answer proves nothing.
+        // The first call may have taken effect without an answer, so the answer to the second proves nothing.
         _ = await release(token)
         return nil
     }
@@ -288,11 +291,12 @@ struct RunSession {
         }
     }
 
-    /// Returns the answer to a release; `nil` if the release fails or is not answered in time.
+    /// Releases the lease within the time limit. Returns whether the lease was held; `nil` if the release fails or gets
+    /// no answer.
     private func awaitRelease(_ release: @escaping @Sendable () async throws -> Bool) async -> Bool? {
-        let deadline = clock.now().advanced(byMilliseconds: Self.releaseTimeout)
+        let deadline = clock.now().advanced(byMilliseconds: Self.releaseTimeoutMilliseconds)
         Task { [mailbox] in
-            // A lease that cannot be released expires.
+            // If the release is not possible, the lease expires.
             mailbox.post(.released(wasHeld: try? await release()))
         }
         while clock.now() < deadline {
@@ -301,8 +305,8 @@ struct RunSession {
         return nil
     }
 
-    /// Waits until `time`.
-    /// - Returns: the signal that ended the wait early; `nil` if there was none.
+    /// Waits until `time` or until a signal asks the run to end.
+    /// - Returns: the signal; `nil` if none arrived.
     private func endingSignal(until time: Instant) async -> Int32? {
         while clock.now() < time {
             if case .signal(let signal) = await mailbox.next(by: time), RunSignals.isEnding(signal) { return signal }
@@ -312,44 +316,48 @@ struct RunSession {
 
     /// Returns the reason why the command did not run.
     private func refusal(_ lock: LockInformation?) -> String {
-        var held = "the lock \(plan.name) is held"
+        var fact = "the lock \(plan.name) is held"
         if case .once(let wait) = plan.purpose, wait > .zero {
-            held = "after a wait of \(DurationText.shortest(wait)), the lock \(plan.name) is still held"
+            fact = "after a wait of \(DurationText.shortest(wait)), the lock \(plan.name) is still held"
         }
-        return "\(held) by \(RunHolder.words(lock)); nothing was run"
+        return "\(fact) by \(RunHolder.description(lock)); nothing was run"
     }
 }
 
 /// The holder of a lock that the command needs.
 enum RunHolder {
     /// Describes the holder: `web-1 for another 9m 58s, or longer if renewed`.
-    static func words(_ lock: LockInformation?) -> String {
+    static func description(_ lock: LockInformation?) -> String {
         // The lock may have been released meanwhile.
         guard let lock, lock.isHeld else { return "another client" }
-        // The label of a shared lock denotes the group of its holders, which means nothing to people.
+        // The label of a shared lock stands for all its holders, so the first holder's own label is shown instead.
         let name = lock.mode == .exclusive ? lock.label : lock.leases.first?.label
         let others = lock.holders > 1 ? " and \(lock.holders - 1) more" : ""
-        let time = lock.remaining.map {
+        let remainingTime = lock.remaining.map {
             " for another \(ReadableText.span(milliseconds: $0.wholeMilliseconds)), or longer if renewed"
         }
-        return (name ?? "another client") + others + (time ?? "")
+        return (name ?? "another client") + others + (remainingTime ?? "")
     }
 }
 
-/// The warning of `interlock run` about a Redis that other hosts may not share, in which case the same job could run on
-/// two hosts concurrently.
+/// The warning of `interlock run` about a Redis that other hosts may not share. The same job could then run on two
+/// hosts concurrently.
 enum RedisNotice {
-    /// Returns the warning; `nil` if there is nothing to warn about, or the sidecar does not report its Redis or
-    /// does not answer.
+    /// Returns the warning; `nil` if other hosts share the Redis, or if the sidecar does not report its Redis or does
+    /// not answer.
     static func text(from client: SidecarClient) async -> String? {
-        guard let status = try? await client.status(), let scope = status.redis.scope, let notice = scope.notice else {
+        guard let status = try? await client.status(), let scope = status.redis.scope, scope != .network else {
             return nil
         }
-        // Other hosts do share this Redis: the loopback address may be that of a local proxy, or they use another
-        // address.
+        // A fleet with other hosts shares this Redis although its address is a loopback address: the address may be
+        // that of a local proxy, or the other hosts use another address.
         if scope == .loopback, let fleet = try? await client.fleet(), fleet.contains(where: { $0.host != status.host }) {
             return nil
         }
-        return "the lock excludes only jobs on this host (\(notice)); set redis.url to the Redis that all hosts share"
+        let reason =
+            scope == .host
+            ? "does not exclude other hosts, because the sidecar uses a private Redis"
+            : "may not exclude other hosts, because the sidecar uses a Redis at a loopback address"
+        return "the lock \(reason); set redis.url to the Redis that all hosts share"
     }
 }

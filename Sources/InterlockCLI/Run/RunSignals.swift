@@ -7,7 +7,7 @@ enum RunSignals {
         .sigint, .sigterm, .sighup, .sigquit, .sigusr1, .sigusr2, .sigwinch, .sigcont,
     ]
 
-    /// The signals that end the wait for a lock.
+    /// The signals that ask the command to end and that end the wait for a lock.
     private static let ending: Set<Int32> = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
 
     static func isEnding(_ signal: Int32) -> Bool { ending.contains(signal) }
@@ -23,7 +23,7 @@ enum RunSignals {
         }
     }
 
-    /// Starts to post the other forwarded signals to the mailbox.
+    /// Starts to post the forwarded signals to the mailbox, except for those in `ignored`.
     static func collect(except ignored: [Int32], in mailbox: Mailbox) async {
         // A process that ignores SIGCHLD is not notified when its children end.
         signal(SIGCHLD, SIG_DFL)

@@ -10,11 +10,11 @@ import Subprocess
 /// Renews the lease that a command runs under, forwards signals to the command, and ends it when the lease is lost.
 struct Supervision {
     enum End: Sendable {
-        /// The command ended by itself, and the lease was held as far as known.
+        /// The command ended while its lease was held, as far as known.
         /// - Parameter deadline: the end of the lease.
         case ended(TerminationStatus, deadline: Instant)
         /// The lease was lost, and no process of the command is left.
-        /// - Parameter stoppedBy: the last forwarded signal that asked the command to end.
+        /// - Parameter stoppedBy: the last forwarded signal that asked the command to end; `nil` if none did.
         case lost(stoppedBy: Int32?)
     }
 
@@ -30,9 +30,8 @@ struct Supervision {
     private var stoppedBy: Int32?
     private var hasReportedLoss = false
 
-    /// The interval between checks for the end of the command's process group, in milliseconds. The kernel does not
-    /// report that end.
-    private static let pollInterval: Int64 = 50
+    /// The interval between checks for the end of the command's process group, which the kernel does not report.
+    private static let pollIntervalMilliseconds: Int64 = 50
 
     init(
         process: pid_t, lease: Lease, ttl: Duration, client: SidecarClient, mailbox: Mailbox, watch: LeaseWatch
@@ -67,7 +66,8 @@ struct Supervision {
                 if status == nil {
                     handle(await mailbox.next(by: until))
                 } else if watch.isEnding, group.hasLivingMembers {
-                    handle(await mailbox.next(by: min(until, now.advanced(byMilliseconds: Self.pollInterval))))
+                    let nextPoll = now.advanced(byMilliseconds: Self.pollIntervalMilliseconds)
+                    handle(await mailbox.next(by: min(until, nextPoll)))
                 } else {
                     return .lost(stoppedBy: stoppedBy)
                 }
@@ -77,15 +77,15 @@ struct Supervision {
 
     private mutating func handle(_ event: Mailbox.Event) {
         switch event {
-        case .renewed(.renewed, let sentAt): watch.renewed(sentAt: sentAt)
-        case .renewed(.lost, let sentAt): watch.lost(sentAt: sentAt, now: clock.now())
-        case .renewed(.unanswered, let sentAt): watch.unanswered(sentAt: sentAt, now: clock.now())
+        case .renewed(.renewed, let sentAt): watch.renewalSucceeded(sentAt: sentAt)
+        case .renewed(.lost, let sentAt): watch.renewalRejected(sentAt: sentAt, now: clock.now())
+        case .renewed(.unanswered, let sentAt): watch.renewalUnanswered(sentAt: sentAt, now: clock.now())
         case .signal(SIGCONT): continueCommand()
         case .signal(let signal):
             if RunSignals.isEnding(signal) { stoppedBy = signal }
             group.send(signal)
         case .commandStopped:
-            // If the command is not in the foreground, another process stopped it. The lease is still renewed.
+            // A stop in the background came from another process. The command stays stopped, and its lease is renewed.
             guard JobTerminal.isHeld(by: group.id) else { return }
             JobTerminal.stopJob()
             continueCommand()
@@ -107,7 +107,7 @@ struct Supervision {
             do {
                 outcome = try await client.locks.renew(lease.name, token: lease.token, ttl: ttl) == nil ? .lost : .renewed
             } catch {
-                // The lease may still be held until its deadline, whatever the error is.
+                // No error proves that the lease is lost, so it counts as held until its deadline.
                 outcome = .unanswered
             }
             mailbox.post(.renewed(outcome, sentAt: sentAt))
@@ -123,24 +123,25 @@ struct Supervision {
 
 /// Waits for the command to stop or end, on a dedicated thread, because only `waitid` reports stops.
 ///
-/// Also reaps orphans: the first process of a container becomes the parent of processes whose parents have ended.
+/// Also reaps orphans: if this process is the first of a container, the kernel makes it the parent of processes whose
+/// parents have ended.
 enum CommandWait {
     /// Posts every stop of the process and finally its end. Does not reap the process.
     static func start(_ process: pid_t, postingTo mailbox: Mailbox) {
         DispatchQueue(label: "interlock.run").async {
-            while Self.isStopped(process, mailbox) {}
+            while Self.awaitEvent(of: process, postingTo: mailbox) {}
         }
     }
 
-    /// Waits until a child stops or ends. Posts the event if the child is `process`; otherwise reaps it, because it is
-    /// an orphan.
+    /// Waits until a child stops or ends. Posts the event if the child is `process`. Any other child is an orphan,
+    /// which is reaped if it has ended.
     /// - Returns: whether further events may follow.
-    private static func isStopped(_ process: pid_t, _ mailbox: Mailbox) -> Bool {
+    private static func awaitEvent(of process: pid_t, postingTo mailbox: Mailbox) -> Bool {
         var information = siginfo_t()
         while waitid(P_ALL, 0, &information, WEXITED | WSTOPPED | WNOWAIT) != 0 {
             guard errno == EINTR else {
-                // The process is reaped only after its end is posted, so this call should not fail. If it does, there
-                // is no process to wait for.
+                // The process is reaped only after its end is posted, so a child exists and this call should not fail.
+                // If it fails, there is no process to wait for.
                 mailbox.post(.commandEnded(.exited(EXIT_FAILURE)))
                 return false
             }
@@ -159,7 +160,8 @@ enum CommandWait {
             mailbox.post(.commandEnded(.signaled(status)))
             return false
         default:
-            // Consume this stop, or `waitid` reports it again. If the process was continued, it is already consumed.
+            // Consumes this stop, or `waitid` would report it again. The kernel has already discarded it if the process
+            // was continued.
             _ = waitid(P_PID, id_t(process), &information, WSTOPPED | WNOHANG)
             mailbox.post(.commandStopped)
             return true
@@ -173,11 +175,11 @@ struct ProcessGroup: Sendable {
     let id: pid_t
 
     func send(_ signal: Int32) {
-        // The call fails only if no process of the group is left, which is harmless.
+        // The call fails only if the group has no process, and then there is nothing to signal.
         _ = kill(-id, signal)
     }
 
-    /// Whether the group has a running process, not counting zombies. O(n) in the number of processes on this machine.
+    /// Whether the group has a process other than zombies. O(n) in the number of processes on this machine.
     var hasLivingMembers: Bool {
         // The group counts as ended if /proc cannot be read.
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
@@ -193,11 +195,11 @@ struct ProcessGroup: Sendable {
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 1024)
         guard fgets(&line, Int32(line.count), file) != nil else { return nil }
-        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let statusLine = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         // The fields after the name are state, parent and group. The name is in parentheses and may contain
         // parentheses.
-        guard let end = text.lastIndex(of: ")") else { return nil }
-        let fields = text[end...].dropFirst(2).split(separator: " ")
+        guard let nameEnd = statusLine.lastIndex(of: ")") else { return nil }
+        let fields = statusLine[nameEnd...].dropFirst(2).split(separator: " ")
         guard fields.count > 2, let group = pid_t(fields[2]) else { return nil }
         return (group, fields[0])
     }

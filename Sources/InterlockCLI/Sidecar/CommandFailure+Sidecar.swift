@@ -13,10 +13,10 @@ extension CommandFailure {
         case .other where error.isWithoutKeys:
             self.init("\(address) has no API keys: unset INTERLOCK_API_KEY, or check --sidecar", .denied)
         case _ where error.isFromSidecar:
-            // The message comes from the peer and contains no secret.
+            // The message is the peer's own text, which contains no secret.
             self.init("\(error); check INTERLOCK_API_KEY and --sidecar", status)
         case .invalidResponse:
-            // The message has the remedy.
+            // The message already states the remedy.
             self.init(error.message, .notSidecar)
         default:
             if case .tls = address {
@@ -65,7 +65,7 @@ extension CommandFailure {
 }
 
 extension ExitStatus {
-    /// Returns the exit status for an error of a sidecar, or for a missing answer.
+    /// Creates the exit status for an error that a sidecar reports, or for a missing answer.
     init(_ error: InterlockError) {
         switch error.code {
         case .invalid, .unknownService: self = .invalid
@@ -82,6 +82,6 @@ extension InterlockError {
     /// Whether the peer does not know the command, because it is an older sidecar or not a sidecar.
     fileprivate var isUnknownCommand: Bool { code == .other && message.hasPrefix("unknown command") }
 
-    /// Whether the peer rejects a login because it has no keys. The text is that of Redis.
+    /// Whether the peer rejects a login because it has no keys. The peer uses the error text of Redis.
     fileprivate var isWithoutKeys: Bool { message.hasPrefix("AUTH <password> called without any password") }
 }

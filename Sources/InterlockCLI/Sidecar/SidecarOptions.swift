@@ -13,7 +13,7 @@ struct SidecarOptions: ParsableArguments {
             INTERLOCK_SIDECAR, then to \(SidecarAddress.standard). INTERLOCK_API_KEY holds the API key.
             """,
             valueName: "address"))
-    // A plain string, because the error of an argument parser would repeat a key that the user passed here by mistake.
+    // A plain string, because the parser's own error would repeat an API key that the user passed here by mistake.
     var sidecar: String?
 
     @Option(
@@ -46,10 +46,10 @@ struct SidecarOptions: ParsableArguments {
     ) async throws -> Result {
         var configuration = try configuration()
         configure(&configuration)
-        // Failures are reported as messages of this program, so the client logs nothing.
+        // This program reports failures itself, so the client logs nothing.
         let client = SidecarClient(configuration, logger: Logger(label: "interlock") { _ in SwiftLogNoOpLogHandler() })
         do {
-            return try await attempt {
+            return try await withCleanup {
                 do {
                     try await client.connect()
                 } catch let error as InterlockError {
@@ -64,7 +64,7 @@ struct SidecarOptions: ParsableArguments {
         }
     }
 
-    /// Returns the sidecar's address and the login.
+    /// Returns the configuration of the client, from the options and the environment.
     /// - Throws: `CommandFailure` if an option or variable is invalid, or if the API key would cross the network
     ///   unencrypted.
     private func configuration() throws(CommandFailure) -> SidecarClientConfiguration {
@@ -91,8 +91,8 @@ struct SidecarOptions: ParsableArguments {
     }
 
     private static func address(from environment: [String: String]) throws(CommandFailure) -> SidecarAddress {
-        guard let text = value(of: "INTERLOCK_SIDECAR", in: environment) else { return .standard }
-        return try SidecarAddress.read(text, from: "INTERLOCK_SIDECAR")
+        guard let address = value(of: "INTERLOCK_SIDECAR", in: environment) else { return .standard }
+        return try SidecarAddress.read(address, from: "INTERLOCK_SIDECAR")
     }
 
     /// Returns a variable's value. An empty variable counts as unset, as in `interlock serve`.
@@ -107,7 +107,7 @@ extension CompletionKind {
     /// Shell completion for a service's name: the services of the sidecar in INTERLOCK_SIDECAR.
     static let serviceNames = names(listedBy: "breaker list")
 
-    /// Completes from the first column of a listing. Completes nothing if no sidecar answers.
+    /// Completes from the first column of a listing. Offers nothing if no sidecar answers.
     private static func names(listedBy command: String) -> CompletionKind {
         .shellCommand("interlock \(command) 2>/dev/null | awk 'NR > 1 { print $1 }'")
     }

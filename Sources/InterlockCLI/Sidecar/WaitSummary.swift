@@ -7,12 +7,12 @@ struct WaitSummary {
     /// The maximum wait that the sidecar allows; `nil` if it did not shorten this one.
     private let limit: Duration?
 
-    /// Asks the sidecar for its maximum wait, to find out whether it shortened this one. Returns `nil` if there was
-    /// none.
+    /// Asks the sidecar for its maximum wait, to find out whether the sidecar shortened this one. Returns `nil` if the
+    /// command requested no wait.
     init?(_ requested: Duration, at client: SidecarClient) async {
         guard requested > .zero else { return nil }
         self.requested = requested
-        // The command fails in any case, so an error here only costs the explanation.
+        // The command has failed anyway. An error here only omits the explanation.
         let maximum = (try? await client.status())?.maximumWait
         limit = maximum.flatMap { $0 < requested ? $0 : nil }
     }
@@ -24,6 +24,6 @@ struct WaitSummary {
         return "\(length) (you requested \(DurationText.shortest(requested)), but the sidecar's locks.max_wait is \(length))"
     }
 
-    /// Whether a longer wait is possible.
+    /// Whether the sidecar allows a longer wait.
     var mayBeLonger: Bool { limit == nil }
 }

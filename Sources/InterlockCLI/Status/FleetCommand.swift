@@ -30,7 +30,7 @@ struct FleetCommand: AsyncParsableCommand {
     }
 }
 
-/// The live sidecars.
+/// The output of the live sidecars.
 struct FleetListing: CommandOutput {
     var sidecars: [FleetMember]
 

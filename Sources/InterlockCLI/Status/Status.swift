@@ -45,14 +45,14 @@ struct SidecarSummary: CommandOutput {
     let address: String
     let status: SidecarStatus
     private let services: [BreakerDetails]
-    /// The number of locks held in the fleet, and whether all were counted; `nil` if Redis is down or the count was not
-    /// requested.
-    private var locksInFleet: (held: Int, areAll: Bool)?
-    /// The sidecars of the fleet; empty if they cannot be listed or were not requested.
+    /// The number of locks held in the fleet, and whether the count is complete; `nil` if Redis is down or the count
+    /// was not requested.
+    private var locksInFleet: (held: Int, isComplete: Bool)?
+    /// The sidecars of the fleet; empty if the list failed or was not requested.
     private var members: [FleetMember] = []
 
     /// The sidecars that define services differently.
-    private var sidecarsDiffering: [FleetMember] { members.filter { !$0.differingServices.isEmpty } }
+    private var differingSidecars: [FleetMember] { members.filter { !$0.differingServices.isEmpty } }
 
     /// Queries a sidecar. Without Redis, the result is limited to the sidecar's own state.
     /// - Parameter countsFleet: whether to count the locks of the whole fleet, which queries Redis.
@@ -65,13 +65,13 @@ struct SidecarSummary: CommandOutput {
         }
         services = try await client.breakers.all().map { BreakerDetails($0) }
         guard status.redis.isUp, countsFleet else { return }
-        // Costs one command to Redis for each sidecar.
+        // The sidecar sends one command to Redis for each member of the fleet.
         members = (try? await client.fleet()) ?? []
         let (names, isComplete) = try await client.locks.names(limit: LockListing.standardLimit)
         locksInFleet = (names.count, isComplete)
     }
 
-    /// Warnings that deserve attention, one sentence each.
+    /// The problems that deserve attention, one sentence each.
     var warnings: [String] {
         var warnings: [String] = []
         let redis = status.redis
@@ -84,9 +84,9 @@ struct SidecarSummary: CommandOutput {
             warnings.append(
                 "only \(primary.sentinelsAnswering) of \(primary.sentinels) Sentinels answer: this sidecar may miss a failover")
         }
-        if let wanted = redis.waitReplicas, wanted > 0, let replicas = redis.replicas, wanted < replicas {
+        if let needed = redis.waitReplicas, needed > 0, let replicas = redis.replicas, needed < replicas {
             warnings.append(
-                "locks wait for \(wanted) of \(replicas) replicas, so a failover to another replica can lose locks; to prevent "
+                "locks wait for \(needed) of \(replicas) replicas, so a failover to another replica can lose locks; to prevent "
                     + "that, set locks.wait_replicas to \(replicas), provided that every primary has that many")
         }
         if let cluster = redis.cluster, !cluster.primaries.isEmpty, cluster.slotsCovered < SidecarStatus.Cluster.slots {
@@ -102,11 +102,11 @@ struct SidecarSummary: CommandOutput {
         return warnings
     }
 
-    /// The sidecars that differ, each as `web-2 (catalog, search)`.
+    /// The hosts of the sidecars that define services differently, each as `web-2 (catalog, search)`.
     private var differingHosts: String {
-        guard !sidecarsDiffering.isEmpty else { return "other sidecars" }
+        guard !differingSidecars.isEmpty else { return "other sidecars" }
         return ShortList.text(
-            sidecarsDiffering.map { "\($0.host ?? $0.id) (\($0.differingServices.joined(separator: ", ")))" })
+            differingSidecars.map { "\($0.host ?? $0.id) (\($0.differingServices.joined(separator: ", ")))" })
     }
 
     /// The number of sidecars and the hosts that they run on, or their IDs if the hosts are unknown.
@@ -135,7 +135,8 @@ struct SidecarSummary: CommandOutput {
             "fleet": JSONValue(status.fleet),
             "locks": .object([
                 "held": .integer(status.locksHeld), "waiting": .integer(status.locksWaiting),
-                "held_in_fleet": JSONValue(locksInFleet?.held), "more_in_fleet": .bool(locksInFleet?.areAll == false),
+                "held_in_fleet": JSONValue(locksInFleet?.held),
+                "more_in_fleet": .bool(locksInFleet?.isComplete == false),
             ]),
             "services": .array(services.map(\.json)),
             "services_differing": JSONValue(status.servicesDiffering),
@@ -167,8 +168,8 @@ struct SidecarSummary: CommandOutput {
     }
 
     private var lockSummary: String {
-        guard let (held, areAll) = locksInFleet else { return "unknown in the fleet" }
-        return areAll ? "\(held) held in the fleet" : "more than \(held) held in the fleet"
+        guard let (held, isComplete) = locksInFleet else { return "unknown in the fleet" }
+        return isComplete ? "\(held) held in the fleet" : "more than \(held) held in the fleet"
     }
 }
 
@@ -182,13 +183,13 @@ extension SidecarStatus.Primary {
     }
 
     fileprivate var summary: String {
-        let position = address.map { "\(name) is \($0)" } ?? "\(name) is unknown"
-        let age = epoch.map { ", epoch \($0)" } ?? ""
+        let location = address.map { "\(name) is \($0)" } ?? "\(name) is unknown"
+        let epochText = epoch.map { ", epoch \($0)" } ?? ""
         let answering = "\(sentinelsAnswering) of \(sentinels) Sentinels answer"
-        guard switches > 0 else { return "\(position)\(age); \(answering)" }
+        guard switches > 0 else { return "\(location)\(epochText); \(answering)" }
         let times = switches == 1 ? "once" : "\(switches) times"
-        let took = lastSwitchDuration.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
-        return "\(position)\(age); \(answering); switched \(times)\(took)"
+        let lastSwitch = lastSwitchDuration.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
+        return "\(location)\(epochText); \(answering); switched \(times)\(lastSwitch)"
     }
 }
 
@@ -210,21 +211,27 @@ extension SidecarStatus.Cluster {
     fileprivate var summary: String {
         guard !primaries.isEmpty else { return "no server of the cluster is known" }
         let slots = primaries.map { "\($0.address) \($0.isConnected ? "serves" : "is down with") \($0.slots) hash slots" }
-        let age = epoch.map { ", epoch \($0)" } ?? ""
-        let took = lastSwitchDuration.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
-        let times = switches == 0 ? "" : switches == 1 ? "; switched once\(took)" : "; switched \(switches) times\(took)"
-        return slots.joined(separator: ", ") + age + times
+        let epochText = epoch.map { ", epoch \($0)" } ?? ""
+        let lastSwitch = lastSwitchDuration.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
+        let times =
+            switch switches {
+            case 0: ""
+            case 1: "; switched once\(lastSwitch)"
+            default: "; switched \(switches) times\(lastSwitch)"
+            }
+        return slots.joined(separator: ", ") + epochText + times
     }
 }
 
 /// Text for a list of sidecars that stays short in a large fleet.
 enum ShortList {
-    /// The number of items that are shown.
+    /// The maximum number of items that are shown.
     static let limit = 8
 
     /// Returns the first items, separated by commas, and the number of the others.
     static func text(_ items: [String]) -> String {
-        let others = items.count - limit
-        return items.prefix(limit).joined(separator: ", ") + (others > 0 ? " and \(others) more (see `interlock fleet`)" : "")
+        let hiddenCount = items.count - limit
+        let suffix = hiddenCount > 0 ? " and \(hiddenCount) more (see `interlock fleet`)" : ""
+        return items.prefix(limit).joined(separator: ", ") + suffix
     }
 }

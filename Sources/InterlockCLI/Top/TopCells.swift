@@ -2,12 +2,12 @@ import InterlockCore
 import SidecarConsole
 import SidecarListeners
 
-/// Formats the values of a part of a frame by the kinds of their columns.
+/// Formats the cells of one part of a frame, by the kind of each column.
 struct TopCells {
-    /// The current time by the clock of the sidecar's host.
-    let now: Int64
-    /// The time when the part was read from Redis.
-    let readAt: Int64?
+    /// The current Unix time in milliseconds, by the clock of the sidecar's host.
+    let nowMilliseconds: Int64
+    /// The Unix time in milliseconds at which the part was read from Redis; `nil` if unknown.
+    let readAtMilliseconds: Int64?
 
     func text(of column: ViewModel.Column, in row: JSONValue, at index: Int = 0) -> String {
         let value = Optional(row)[path: column.path]
@@ -26,23 +26,26 @@ struct TopCells {
         }
     }
 
-    /// Returns the sort key of a row: a number, then the text.
+    /// Returns the sort key of a row: the number of its cell, then the text.
     func sortKey(of column: ViewModel.Column, in row: JSONValue) -> (Double, String) {
         (amount(of: column, in: row) ?? -1, text(of: column, in: row).lowercased())
     }
 
-    /// Returns the number that a cell shows; `nil` if it shows none. Values may come from other software, so any
-    /// number is possible.
+    /// Returns the number that a cell shows; `nil` if it shows no number. Other software may have written the value, so
+    /// any number is possible.
     private func amount(of column: ViewModel.Column, in row: JSONValue) -> Double? {
-        let (row, now) = (Optional(row), Double(self.now))
-        let (value, other) = (row[path: column.path].number, row[path: column.other].number)
+        let (row, nowMilliseconds) = (Optional(row), Double(self.nowMilliseconds))
+        let (value, otherValue) = (row[path: column.path].number, row[path: column.other].number)
         switch column.kind {
-        case .since: return value.flatMap { $0 == 0 ? nil : (other ?? now) - $0 }
+        case .since: return value.flatMap { $0 == 0 ? nil : (otherValue ?? nowMilliseconds) - $0 }
         case .left:
             guard let value, value != 0 else { return nil }
-            return value < 0 ? .infinity : value - (now - (row["at_ms"].number ?? readAt.map { Double($0) } ?? now))
-        case .ago: return other.map { now - $0 }
-        case .meter: return other
+            guard value >= 0 else { return .infinity }
+            let measuredAtMilliseconds =
+                row["at_ms"].number ?? readAtMilliseconds.map { Double($0) } ?? nowMilliseconds
+            return value - (nowMilliseconds - measuredAtMilliseconds)
+        case .ago: return otherValue.map { nowMilliseconds - $0 }
+        case .meter: return otherValue
         default: return value
         }
     }

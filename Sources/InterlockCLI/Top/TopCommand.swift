@@ -68,8 +68,9 @@ struct TopCommand: AsyncParsableCommand {
         }
         let model = ViewModel.main(of: view)
         if let sort, model.column(sort) == nil {
-            let known = model.shown.map { $0.title.lowercased() }.joined(separator: ", ")
-            throw ValidationError("--sort: the view \(view.rawValue) has no column \"\(sort)\"; expected one of \(known)")
+            let titles = model.shown.map { $0.title.lowercased() }.joined(separator: ", ")
+            throw ValidationError(
+                "--sort: the view \(view.rawValue) has no column \"\(sort)\"; expected one of \(titles)")
         }
     }
 
@@ -86,8 +87,9 @@ struct TopCommand: AsyncParsableCommand {
         try await sidecar.withClient("top") { client in
             if isInteractive {
                 // The first frame is read before the screen changes, so an error is printed as ordinary text.
-                let first = try await client.view(screen.query.words)
-                try await TopSession(client: client, screen: screen, pause: pause).run(beginningWith: first, until: signals)
+                let firstFrame = try await client.view(screen.query.words)
+                try await TopSession(client: client, screen: screen, pause: pause)
+                    .run(beginningWith: firstFrame, until: signals)
             } else {
                 try await Self.print(screen, of: client, pause: pause, isJSON: isJSON, once: once, until: signals)
             }
@@ -106,15 +108,15 @@ struct TopCommand: AsyncParsableCommand {
             group.addTask {
                 var screen = screen
                 repeat {
-                    let text = try await client.view(screen.query.words)
+                    let json = try await client.view(screen.query.words)
                     if isJSON {
-                        guard await Terminal.showNext(JSONOutput.line(text)) else { return }
+                        guard await Terminal.showNext(JSONOutput.line(json)) else { return }
                     } else {
-                        screen.show(try TopFrame(text))
+                        screen.show(try TopFrame(json))
                         let page = screen.page(columns: TopTerminal.columns).joined(separator: "\n")
                         guard await Terminal.showNext(page) else { return }
                     }
-                    // The pause between two frames, as requested by `--every`.
+                    // The pause between two frames is the interval of `--every`.
                     if !once { try await Task.sleep(for: pause) }
                 } while !once && !Task.isCancelled
             }
@@ -148,11 +150,11 @@ struct TopQuery: Equatable, Sendable {
     }
 }
 
-/// A flag that is set while a signal is pending, so that the signal is not sent again before it is handled.
+/// A flag that is set while a periodic event waits in the queue, so that the event is not queued twice.
 private final class PendingFlag: Sendable {
     private let isPending = Atomic(false)
 
-    /// Marks the signal as pending. Returns `true` if it was not pending before.
+    /// Marks the event as pending. Returns `true` if it was not pending before.
     func begin() -> Bool { !isPending.exchange(true, ordering: .relaxed) }
 
     func end() { isPending.store(false, ordering: .relaxed) }
@@ -160,15 +162,17 @@ private final class PendingFlag: Sendable {
 
 /// A terminal that shows a view until its user quits.
 private struct TopSession {
-    private enum Signal: Sendable {
-        case typed([UInt8])
-        case answered(TopQuery, Result<String, InterlockError>)
+    private enum Event: Sendable {
+        case keysTyped([UInt8])
+        /// The sidecar answered a query with a frame as JSON, or the query failed.
+        case viewReceived(TopQuery, Result<String, InterlockError>)
         /// The next frame is due.
         case refreshDue
-        /// Time has passed, so relative times must be redrawn.
+        /// The ages and remaining times on the screen are out of date.
         case clockTick
         case resized
-        case ended
+        /// A signal asked the program to end, or the terminal was closed.
+        case quitRequested
     }
 
     /// The interval at which the screen is redrawn between frames.
@@ -178,70 +182,70 @@ private struct TopSession {
     var screen: TopScreen
     let pause: Duration
 
-    func run(beginningWith first: String, until signals: UnixSignalsSequence) async throws {
+    func run(beginningWith firstFrame: String, until signals: UnixSignalsSequence) async throws {
         let terminal = try TopTerminal.open()
         defer { terminal.restore() }
-        let (stream, continuation) = AsyncStream.makeStream(of: Signal.self, bufferingPolicy: .unbounded)
-        // Periodic signals are pending at most once, so that they do not pile up while the loop is busy.
-        let (isDue, hasTicked) = (PendingFlag(), PendingFlag())
+        let (stream, continuation) = AsyncStream.makeStream(of: Event.self, bufferingPolicy: .unbounded)
+        // Periodic events are pending at most once, so that they do not pile up while the loop is busy.
+        let (refreshFlag, tickFlag) = (PendingFlag(), PendingFlag())
         let keys = DispatchSource.makeReadSource(fileDescriptor: STDIN_FILENO)
         keys.setEventHandler {
             let bytes = TopTerminal.read()
             // An empty read means that the terminal was closed.
-            continuation.yield(bytes.isEmpty ? .ended : .typed(bytes))
+            continuation.yield(bytes.isEmpty ? .quitRequested : .keysTyped(bytes))
         }
         keys.resume()
         defer { keys.cancel() }
         var screen = screen
-        screen.show(try TopFrame(first))
+        screen.show(try TopFrame(firstFrame))
         terminal.draw(&screen)
         try await withThrowingDiscardingTaskGroup { group in
             group.addTask {
-                for await signal in signals { continuation.yield(signal == .sigwinch ? .resized : .ended) }
+                for await signal in signals { continuation.yield(signal == .sigwinch ? .resized : .quitRequested) }
             }
             group.addTask { [pause] in
-                // Requests a frame at the user's interval, until the group is cancelled.
+                // The interval of `--every`. Cancelling the group ends the loop.
                 while true {
                     try await Task.sleep(for: pause)
-                    if isDue.begin() { continuation.yield(.refreshDue) }
+                    if refreshFlag.begin() { continuation.yield(.refreshDue) }
                 }
             }
             group.addTask {
-                // Remaining times are redrawn between frames.
+                // Ages and remaining times change between frames, so the screen is redrawn more often.
                 while true {
                     try await Task.sleep(for: Self.redrawInterval)
-                    if hasTicked.begin() { continuation.yield(.clockTick) }
+                    if tickFlag.begin() { continuation.yield(.clockTick) }
                 }
             }
             var (pendingQuery, answeredQuery): (TopQuery?, TopQuery?) = (nil, screen.query)
-            func view() {
+            func requestView() {
                 let query = screen.query
                 guard pendingQuery != query else { return }
                 pendingQuery = query
                 group.addTask { [client] in
                     do {
-                        let text = try await client.view(query.words)
-                        continuation.yield(.answered(query, .success(text)))
+                        let json = try await client.view(query.words)
+                        continuation.yield(.viewReceived(query, .success(json)))
                     } catch let error as InterlockError {
-                        continuation.yield(.answered(query, .failure(error)))
+                        continuation.yield(.viewReceived(query, .failure(error)))
                     }
                 }
             }
-            events: for await signal in stream {
-                switch signal {
-                case .ended: break events
+            events: for await event in stream {
+                switch event {
+                case .quitRequested: break events
                 case .refreshDue:
-                    isDue.end()
-                    view()
-                case .clockTick: hasTicked.end()
+                    refreshFlag.end()
+                    requestView()
+                case .clockTick: tickFlag.end()
                 case .resized: break
-                case .answered(let query, let result):
+                case .viewReceived(let query, let result):
                     if pendingQuery == query { pendingQuery = nil }
                     guard query == screen.query else { continue }
                     answeredQuery = query
                     switch result {
-                    case .success(let text):
-                        if let frame = try? TopFrame(text) {
+                    case .success(let json):
+                        if let frame = try? TopFrame(json) {
                             screen.show(frame)
                         } else {
                             screen.errorMessage =
@@ -251,9 +255,9 @@ private struct TopSession {
                         screen.errorMessage =
                             error.isFromSidecar ? error.message : "The sidecar does not answer: \(error.message)"
                     }
-                case .typed(let bytes):
+                case .keysTyped(let bytes):
                     for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }
-                    if screen.query != answeredQuery || screen.frame == nil { view() }
+                    if screen.query != answeredQuery || screen.frame == nil { requestView() }
                 }
                 terminal.draw(&screen)
             }

@@ -10,7 +10,7 @@ enum TopKey: Equatable {
         ("\u{1B}[6~", .pageDown), ("\u{1B}[H", .home), ("\u{1B}[F", .end), ("\u{1B}[1~", .home), ("\u{1B}[4~", .end),
     ]
 
-    /// Returns the keys that the bytes of one read encode. Unknown sequences are skipped.
+    /// Returns the keys that the bytes of one read encode. Skips unknown sequences.
     static func keys(_ bytes: [UInt8]) -> [TopKey] {
         var text = String(decoding: bytes, as: UTF8.self)[...]
         var keys: [TopKey] = []

@@ -3,8 +3,8 @@ import InterlockCore
 import SidecarConsole
 import SidecarListeners
 
-/// The content of the screen of `interlock top`, and the handling of its keys. Independent of the terminal, except for
-/// its size.
+/// The content of the screen of `interlock top`, and the handling of its keys. It does not access the terminal; callers
+/// pass the terminal's size.
 struct TopScreen: Sendable {
     struct Line: Equatable, Sendable {
         enum Style: Sendable {
@@ -16,19 +16,19 @@ struct TopScreen: Sendable {
     }
 
     private(set) var query: TopQuery
-    /// The answer to the current query; `nil` if there is none yet.
+    /// The answer to the current query; `nil` before it arrives.
     private(set) var frame: TopFrame?
     /// The latest state of the sidecar, which is shown above every view.
     private var sidecar: JSONValue?
     /// The reason why the last query failed; `nil` if it succeeded.
     var errorMessage: String?
     /// The index of the column to sort by; `nil` if rows keep the order of the frame.
-    private var sort: Int?
+    private var sortColumnIndex: Int?
     private var isReversed: Bool
-    private var selected = 0
+    private var selectedRowIndex = 0
     /// The index of the first visible row of the table.
-    private var top = 0
-    private var isTyping = false
+    private var firstVisibleRowIndex = 0
+    private var isTypingSearch = false
     private var showsKeys = false
     /// The queries to return to, the latest last.
     private var history: [TopQuery] = []
@@ -44,7 +44,7 @@ struct TopScreen: Sendable {
 
     init(query: TopQuery, sort: Int? = nil, isReversed: Bool = false) {
         self.query = query
-        self.sort = sort
+        sortColumnIndex = sort
         self.isReversed = isReversed
     }
 
@@ -52,7 +52,7 @@ struct TopScreen: Sendable {
         self.frame = frame
         sidecar = frame.object["sidecar"]
         errorMessage = nil
-        selected = max(0, min(selected, table.rows.count - 1))
+        selectedRowIndex = max(0, min(selectedRowIndex, table.rows.count - 1))
     }
 
     // MARK: Keys
@@ -61,7 +61,7 @@ struct TopScreen: Sendable {
     /// - Parameter rows: the height of the terminal.
     /// - Returns: whether to quit.
     mutating func press(_ key: TopKey, rows: Int) -> Bool {
-        if isTyping { return type(key) }
+        if isTypingSearch { return type(key) }
         if showsKeys {
             showsKeys = false
             return key == .character("q")
@@ -70,36 +70,37 @@ struct TopScreen: Sendable {
         switch key {
         case .character("q"): return true
         case .character("?"): showsKeys = true
-        case .character("/"): isTyping = true
+        case .character("/"): isTypingSearch = true
         case .character(let digit) where ("1"..."6").contains(digit):
             navigate(to: TopQuery(view: Self.views[Int(digit.wholeNumberValue ?? 1) - 1]), recordsHistory: false)
         case .tab:
             let index = Self.views.firstIndex(of: query.view).map { ($0 + 1) % Self.views.count } ?? 0
             navigate(to: TopQuery(view: Self.views[index]), recordsHistory: false)
-        case .up, .character("k"): choose(selected - 1, of: count)
-        case .down, .character("j"): choose(selected + 1, of: count)
-        case .pageUp: choose(selected - max(1, rows - 8), of: count)
-        case .pageDown: choose(selected + max(1, rows - 8), of: count)
-        case .home: choose(0, of: count)
-        case .end: choose(count - 1, of: count)
-        case .enter: open()
-        case .back, .erase: back()
-        case .character("s"): sortByNext(1)
-        case .character("S"): sortByNext(-1)
+        case .up, .character("k"): selectRow(selectedRowIndex - 1, of: count)
+        case .down, .character("j"): selectRow(selectedRowIndex + 1, of: count)
+        case .pageUp: selectRow(selectedRowIndex - max(1, rows - 8), of: count)
+        case .pageDown: selectRow(selectedRowIndex + max(1, rows - 8), of: count)
+        case .home: selectRow(0, of: count)
+        case .end: selectRow(count - 1, of: count)
+        case .enter: openSelectedRow()
+        case .back, .erase: goBack()
+        case .character("s"): changeSortColumn(1)
+        case .character("S"): changeSortColumn(-1)
         case .character("r"): isReversed.toggle()
-        case .character("n"): nextPage()
-        case .character("p"): firstPage()
+        case .character("n"): openNextPage()
+        case .character("p"): openFirstPage()
         case .character: break
         }
         return false
     }
 
+    /// Applies a key press to the search text. Never quits.
     private mutating func type(_ key: TopKey) -> Bool {
         var query = query
         switch key {
-        case .enter: isTyping = false
+        case .enter: isTypingSearch = false
         case .back:
-            isTyping = false
+            isTypingSearch = false
             query.search = ""
         case .erase: query.search = String(query.search.dropLast())
         case .character(let character): query.search.append(character)
@@ -111,7 +112,7 @@ struct TopScreen: Sendable {
             if query != self.query { navigate(to: query, recordsHistory: false) }
         } else {
             self.query = query
-            selected = 0
+            selectedRowIndex = 0
         }
         return false
     }
@@ -119,69 +120,71 @@ struct TopScreen: Sendable {
     private mutating func navigate(to next: TopQuery, recordsHistory: Bool) {
         guard next != query else { return }
         if recordsHistory { history.append(query) } else if next.view != query.view { history = [] }
-        if next.view != query.view { (sort, isReversed) = (nil, false) }
-        // A search and a page keep the old frame until the sidecar has answered.
+        if next.view != query.view { (sortColumnIndex, isReversed) = (nil, false) }
+        // A new search or page keeps the old frame until the sidecar answers.
         if next.view != query.view || next.name != query.name { frame = nil }
         query = next
-        selected = 0
-        top = 0
+        selectedRowIndex = 0
+        firstVisibleRowIndex = 0
     }
 
-    private mutating func choose(_ index: Int, of count: Int) { selected = max(0, min(index, count - 1)) }
+    private mutating func selectRow(_ index: Int, of count: Int) { selectedRowIndex = max(0, min(index, count - 1)) }
 
-    private mutating func sortByNext(_ step: Int) {
+    private mutating func changeSortColumn(_ step: Int) {
         let count = ViewModel.main(of: query.view).shown.count
-        sort = ((sort ?? (step > 0 ? -1 : count)) + step + count) % count
+        sortColumnIndex = ((sortColumnIndex ?? (step > 0 ? -1 : count)) + step + count) % count
     }
 
-    private mutating func open() {
+    private mutating func openSelectedRow() {
         let rows = table.rows
-        guard rows.indices.contains(selected) else { return }
+        guard rows.indices.contains(selectedRowIndex) else { return }
         for column in ViewModel.main(of: query.view).columns {
-            guard column.kind == .lock || column.kind == .service, let name = Optional(rows[selected])[path: column.path].text
+            guard column.kind == .lock || column.kind == .service,
+                let name = Optional(rows[selectedRowIndex])[path: column.path].text
             else { continue }
             navigate(to: TopQuery(view: column.kind == .lock ? .lock : .service, name: name), recordsHistory: true)
         }
     }
 
-    private mutating func back() {
-        let before = history.popLast()
-        guard let before else { return }
+    private mutating func goBack() {
+        let previous = history.popLast()
+        guard let previous else { return }
+        // `navigate` forgets the history when the view changes.
         let history = history
-        navigate(to: before, recordsHistory: false)
+        navigate(to: previous, recordsHistory: false)
         self.history = history
     }
 
-    private mutating func nextPage() {
-        var next = query
+    private mutating func openNextPage() {
+        var nextQuery = query
         switch query.view {
         case .locks:
             guard let cursor = frame?.object["locks"]["cursor"].text, cursor != "0" else { return }
-            next.cursor = cursor
+            nextQuery.cursor = cursor
         case .services:
             let page = frame?.object["services"]
             let end = query.from + page["services"].list.count
             guard end < page["total"].integer ?? 0 else { return }
-            next.from = end
+            nextQuery.from = end
         case .overview, .lock, .service, .domains, .grants, .events: return
         }
-        navigate(to: next, recordsHistory: false)
+        navigate(to: nextQuery, recordsHistory: false)
     }
 
-    private mutating func firstPage() {
-        var next = query
-        (next.cursor, next.from) = ("0", 0)
-        navigate(to: next, recordsHistory: false)
+    private mutating func openFirstPage() {
+        var firstQuery = query
+        (firstQuery.cursor, firstQuery.from) = ("0", 0)
+        navigate(to: firstQuery, recordsHistory: false)
     }
 }
 
 // MARK: - Lines
 
 extension TopScreen {
-    private var now: Int64 { frame?.now ?? 0 }
+    private var nowMilliseconds: Int64 { frame?.nowMilliseconds ?? 0 }
 
     private func cells(_ model: ViewModel) -> TopCells {
-        TopCells(now: now, readAt: frame?.object[model.part]["at_ms"].integer)
+        TopCells(nowMilliseconds: nowMilliseconds, readAtMilliseconds: frame?.object[model.part]["at_ms"].integer)
     }
 
     private func rows(_ model: ViewModel) -> [JSONValue]? { model.rows(in: frame?.object) }
@@ -195,10 +198,10 @@ extension TopScreen {
         if !query.search.isEmpty, !TopQuery.isSearched(query.view) {
             rows = rows.filter { row in columns.contains { cells.text(of: $0, in: row).contains(query.search) } }
         }
-        if let sort, columns.indices.contains(sort) {
-            let sortKeys = rows.map { cells.sortKey(of: columns[sort], in: $0) }
-            rows = rows.indices.sorted { one, other in
-                sortKeys[one] == sortKeys[other] ? one < other : (sortKeys[one] < sortKeys[other]) != isReversed
+        if let sortColumnIndex, columns.indices.contains(sortColumnIndex) {
+            let sortKeys = rows.map { cells.sortKey(of: columns[sortColumnIndex], in: $0) }
+            rows = rows.indices.sorted { left, right in
+                sortKeys[left] == sortKeys[right] ? left < right : (sortKeys[left] < sortKeys[right]) != isReversed
             }.map { rows[$0] }
         } else if isReversed {
             rows.reverse()
@@ -207,34 +210,41 @@ extension TopScreen {
     }
 
     /// Returns all lines of a frame, for output without a screen.
-    /// - Parameter columns: the width of the terminal; `nil` if lines are not truncated.
+    /// - Parameter columns: the width of the terminal; `nil` to leave lines at their full length.
     func page(columns: Int?) -> [String] {
         let (model, rows) = table
-        let lines = head(columns) + [Line(text: "")] + above(columns) + rendered(model, rows, selectedRow: nil) + below
+        var lines = headLines(columns)
+        lines.append(Line(text: ""))
+        lines += linesAboveTable(columns) + rendered(model, rows, selectedRow: nil) + linesBelowTable
         return lines.map { TopTerminal.truncated($0.text, columns: columns) }
     }
 
     /// Returns the lines of the screen, one for each row of the terminal.
     mutating func lines(columns: Int, rows: Int) -> [Line] {
-        var lines = head(columns)
-        lines.append(Line(text: views))
+        var lines = headLines(columns)
+        lines.append(Line(text: viewTabs))
         if showsKeys {
             let width = Self.keys.map(\.0.count).max() ?? 0
             lines += [Line(text: "")] + Self.keys.map { Line(text: "  \($0.padding(to: width))  \($1)") }
         } else {
-            lines += above(columns)
+            lines += linesAboveTable(columns)
             let (model, tableRows) = table
-            let all = rendered(model, tableRows, selectedRow: selected)
-            let below = below
+            let tableLines = rendered(model, tableRows, selectedRow: selectedRowIndex)
+            let below = linesBelowTable
             // The table gets the remaining rows, but at least four: its titles and three rows.
-            let visibleRows = max(4, rows - 1 - lines.count - below.count) - 1
-            top = max(0, min(top, selected, max(0, all.count - 1 - visibleRows)))
-            if selected >= top + visibleRows { top = selected - visibleRows + 1 }
-            lines += all.prefix(1) + all.dropFirst(1 + top).prefix(visibleRows) + below
+            let visibleRowCount = max(4, rows - 1 - lines.count - below.count) - 1
+            let lastPageIndex = max(0, tableLines.count - 1 - visibleRowCount)
+            firstVisibleRowIndex = max(0, min(firstVisibleRowIndex, selectedRowIndex, lastPageIndex))
+            if selectedRowIndex >= firstVisibleRowIndex + visibleRowCount {
+                firstVisibleRowIndex = selectedRowIndex - visibleRowCount + 1
+            }
+            lines += tableLines.prefix(1)
+            lines += tableLines.dropFirst(1 + firstVisibleRowIndex).prefix(visibleRowCount)
+            lines += below
         }
         lines = Array(lines.prefix(max(0, rows - 1)))
         while lines.count < rows - 1 { lines.append(Line(text: "")) }
-        lines.append(Line(text: bottom, style: .reverse))
+        lines.append(Line(text: statusLine, style: .reverse))
         return lines.map { line in
             let text = TopTerminal.truncated(line.text, columns: columns)
             let fill = line.style == .reverse ? max(0, columns - TopTerminal.width(text)) : 0
@@ -243,7 +253,7 @@ extension TopScreen {
     }
 
     /// Returns the lines about the connected sidecar and its state.
-    private func head(_ columns: Int?) -> [Line] {
+    private func headLines(_ columns: Int?) -> [Line] {
         guard let sidecar else { return [Line(text: "interlock top: waiting for the first answer", style: .bold)] }
         let redis = sidecar["redis"]
         let isUp = redis["up"].flag
@@ -253,7 +263,9 @@ extension TopScreen {
             "Interlock \(sidecar["version"].text ?? ""), sidecar \(sidecar["id"].text ?? "") on \(sidecar["host"].text ?? "")"
         var lines =
             [
-                Line(text: "\(identity), \(ReadableText.moment(epochMilliseconds: now))".printable, style: .bold),
+                Line(
+                    text: "\(identity), \(ReadableText.moment(epochMilliseconds: nowMilliseconds))".printable,
+                    style: .bold),
                 Line(
                     text: "Redis \(isUp ? "up" : "DOWN") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
                     style: isUp ? .plain : .bold),
@@ -266,21 +278,22 @@ extension TopScreen {
         return lines
     }
 
-    private var views: String {
+    /// The views with their keys; brackets mark the current one.
+    private var viewTabs: String {
         Self.views.enumerated().map { index, view in
             view == query.view || "\(query.view.rawValue)s" == view.rawValue
                 ? "[\(index + 1) \(view.rawValue)]" : " \(index + 1) \(view.rawValue) "
         }.joined(separator: " ")
     }
 
-    private var bottom: String {
-        if isTyping { return "search: \(query.search)_".printable }
+    private var statusLine: String {
+        if isTypingSearch { return "search: \(query.search)_".printable }
         let search = query.search.isEmpty ? "" : "search: \(query.search)  ".printable
         return "\(search)q quit  ? keys  / search  s sort  enter open  esc back"
     }
 
-    /// The lines before the table.
-    private func above(_ columns: Int?) -> [Line] {
+    /// Returns the lines before the table.
+    private func linesAboveTable(_ columns: Int?) -> [Line] {
         guard let frame else { return [Line(text: "")] }
         let model = ViewModel.main(of: query.view)
         let part = frame.object[model.part]
@@ -309,20 +322,23 @@ extension TopScreen {
     }
 
     /// The lines after the table.
-    private var below: [Line] { query.view == .service ? secondary(.history) : [] }
+    private var linesBelowTable: [Line] { query.view == .service ? secondary(.history) : [] }
 
+    /// Returns the age of a part's data, and the reason if the last refresh failed.
     private func age(_ part: JSONValue?) -> String {
         let failure = part["failure"].text
         if part["at_ms"] == .null { return ", not yet known" + (failure.map { ": \($0)" } ?? "") }
-        let age = part["at_ms"].integer.map { ", as of \(ReadableText.span(milliseconds: max(0, now &- $0))) ago" } ?? ""
-        return age + (failure.map { "; refresh failed: \($0)" } ?? "")
+        let age = part["at_ms"].integer.map { readMilliseconds in
+            ", as of \(ReadableText.span(milliseconds: max(0, nowMilliseconds &- readMilliseconds))) ago"
+        }
+        return (age ?? "") + (failure.map { "; refresh failed: \($0)" } ?? "")
     }
 
-    /// The table of limited services; no lines if there are none, or if the sidecar is too old to list them.
+    /// The table of limited services; no lines if no service is limited, or if the sidecar is too old to list them.
     private var limited: [Line] { rows(.limited)?.isEmpty == false ? secondary(.limited) + [Line(text: "")] : [] }
 
-    /// Returns a table that can be neither sorted nor selected from, with its title; only the model's text if the table
-    /// is empty.
+    /// Returns a table without sorting and selection, below its title. Returns only the model's text if the table is
+    /// empty.
     private func secondary(_ model: ViewModel) -> [Line] {
         guard let rows = rows(model) else { return [] }
         guard !rows.isEmpty else { return [Line(text: model.empty)] }
@@ -333,7 +349,7 @@ extension TopScreen {
     private func facts(_ model: ViewModel, _ part: JSONValue?, _ columns: Int?) -> [Line] {
         guard let part, part["at_ms"] != .null else { return [] }
         if let key = model.key.first, part[key] == .null { return [Line(text: model.empty)] }
-        let cells = TopCells(now: now, readAt: part["at_ms"].integer)
+        let cells = TopCells(nowMilliseconds: nowMilliseconds, readAtMilliseconds: part["at_ms"].integer)
         return model.columns.reduce(into: []) { lines, column in
             let text = cells.text(of: column, in: part)
             guard !text.isEmpty else { return }
@@ -350,7 +366,7 @@ extension TopScreen {
     private func rendered(_ model: ViewModel, _ rows: [JSONValue], selectedRow: Int?, isSorted: Bool = true) -> [Line] {
         let (columns, formatted) = (model.shown, cells(model))
         let titles = columns.enumerated().map { index, column in
-            column.title.uppercased() + (isSorted && index == sort ? (isReversed ? "^" : "v") : "")
+            column.title.uppercased() + (isSorted && index == sortColumnIndex ? (isReversed ? "^" : "v") : "")
         }
         let cells = rows.enumerated().map { index, row in
             columns.map { formatted.text(of: $0, in: row, at: index).printable }

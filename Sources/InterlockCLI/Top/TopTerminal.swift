@@ -10,15 +10,21 @@ struct TopTerminal {
     /// - Throws: `CommandFailure` if standard input is not a usable terminal.
     static func open() throws(CommandFailure) -> TopTerminal {
         var settings = termios()
-        guard tcgetattr(STDIN_FILENO, &settings) == 0 else { throw CommandFailure("cannot use this terminal", .usage) }
-        var raw = settings
-        raw.c_lflag &= ~tcflag_t(ICANON | ECHO | IEXTEN)
+        guard tcgetattr(STDIN_FILENO, &settings) == 0 else { throw failure(to: "read") }
+        var rawSettings = settings
+        rawSettings.c_lflag &= ~tcflag_t(ICANON | ECHO | IEXTEN)
         // Ctrl-Z would stop the process without restoring the terminal.
-        withUnsafeMutableBytes(of: &raw.c_cc) { $0[Int(VSUSP)] = 0 }
-        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) == 0 else { throw CommandFailure("cannot use this terminal", .usage) }
+        withUnsafeMutableBytes(of: &rawSettings.c_cc) { $0[Int(VSUSP)] = 0 }
+        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &rawSettings) == 0 else { throw failure(to: "change") }
         // Alternate screen, no cursor, and no wrapping of long lines.
         Self.write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l")
         return TopTerminal(settings: settings)
+    }
+
+    /// Creates the error for a system call that has just failed.
+    private static func failure(to verb: String) -> CommandFailure {
+        let reason = String(cString: strerror(errno))
+        return CommandFailure("cannot \(verb) the terminal's settings: \(reason); use --once or --json", .usage)
     }
 
     /// Restores the previous state of the terminal.
@@ -31,14 +37,14 @@ struct TopTerminal {
     }
 
     func draw(_ screen: inout TopScreen) {
-        // If the terminal is paused (Ctrl-S) or its network is stalled, the last frame is not written yet: skip this
-        // one.
+        // Skips this frame while the last one is still being written: the terminal may be paused (Ctrl-S), or its
+        // network may be stalled.
         guard !LineWriter.standardOutput.isBusy else { return }
         let (columns, rows) = Self.size
         var text = ""
         for (index, line) in screen.lines(columns: columns, rows: rows).enumerated() {
-            // Each line is positioned by its row, because the terminal may measure widths differently, and cleared
-            // first, because clearing after a full line would erase its last cell.
+            // Each line is positioned by its row, because the terminal may measure widths differently. It is cleared
+            // before it is written, because clearing after a full line would erase the last cell.
             text += "\u{1B}[\(index + 1);1H\u{1B}[2K"
             switch line.style {
             case .plain: text += line.text
@@ -56,10 +62,10 @@ struct TopTerminal {
         return (Int(size.ws_col), Int(size.ws_row))
     }
 
-    /// The maximum width of a line; `nil` if the output is not a terminal, so that lines are not truncated.
+    /// The maximum width of a line; `nil` if the output is not a terminal, which needs no truncation.
     static var columns: Int? { isatty(STDOUT_FILENO) == 1 ? size.columns : nil }
 
-    /// Returns the typed bytes; empty at the end of the input.
+    /// Returns the bytes that the user typed; empty at the end of the input.
     static func read() -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 256)
         let count = Glibc.read(STDIN_FILENO, &bytes, bytes.count)

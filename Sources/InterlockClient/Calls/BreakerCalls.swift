@@ -2,7 +2,8 @@ internal import InterlockCore
 internal import RedisClient
 
 extension BreakerStatus {
-    /// Returns `nil` if the reply is not a breaker's map, or if it has a state that only a newer sidecar knows.
+    /// Decodes a breaker's map. Returns `nil` if the reply is not such a map, or if only a newer sidecar knows the
+    /// state.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let service = fields.text("service"),
             let state = fields.text("state").flatMap(BreakerSnapshot.State.init)
@@ -18,7 +19,7 @@ extension BreakerStatus {
 }
 
 extension ProbeStatus {
-    /// Returns `nil` if the reply is not a map of probes.
+    /// Decodes a probe's map. Returns `nil` if the reply is not such a map.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let prober = fields.text("prober") else { return nil }
         self.init(
@@ -59,7 +60,7 @@ enum BreakerCalls {
     /// `BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO [FOR ms] [REASON text]`.
     struct Force: SidecarCall {
         var service: String
-        /// The forced state; `nil` for `AUTO`, which lets the breaker act by itself again.
+        /// The forced state; `nil` for `AUTO`, which returns the breaker to automatic operation.
         var state: BreakerSnapshot.Forced?
         var duration: Duration?
         var reason: String

@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import RedisClient
 
 extension FleetMember {
-    /// Returns `nil` if the reply is not a member's map.
+    /// Decodes a member's map. Returns `nil` if the reply is not such a map.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let id = fields.text("id") else { return nil }
         self.init(

@@ -2,9 +2,10 @@ package import InterlockCore
 package import RedisClient
 
 extension CallDecision.Outcome {
-    /// Returns the outcome that a reply reports. A wait of -1 means that the call can never be granted.
-    fileprivate static func reported(isLimited: Bool, _ retryAfter: Int64) -> Self {
-        isLimited ? retryAfter < 0 ? .neverSatisfiable : .refused(retryAfter: retryAfter) : .taken
+    /// Returns the outcome that a reply reports. A negative time means that no retry can succeed.
+    fileprivate static func outcome(isLimited: Bool, retryAfterMilliseconds: Int64) -> Self {
+        guard isLimited else { return .taken }
+        return retryAfterMilliseconds < 0 ? .neverSatisfiable : .refused(retryAfterMilliseconds: retryAfterMilliseconds)
     }
 }
 
@@ -13,11 +14,12 @@ extension CallDecision {
     /// name if `NAMED` was sent.
     fileprivate init(_ reply: RedisReply, for command: String) throws(RedisError) {
         guard case .array(let parts) = reply, parts.count == 5 || parts.count == 6, let isLimited = parts[0].integer,
-            let limit = parts[1].integer, let remaining = parts[2].integer, let retryAfter = parts[3].integer,
-            let resetAfter = parts[4].integer
+            let limit = parts[1].integer, let remaining = parts[2].integer,
+            let retryAfterMilliseconds = parts[3].integer, let resetAfterMilliseconds = parts[4].integer
         else { throw reply.unexpected(for: command) }
         self.init(
-            .reported(isLimited: isLimited != 0, retryAfter), limit: limit, remaining: remaining, resetAfter: resetAfter,
+            .outcome(isLimited: isLimited != 0, retryAfterMilliseconds: retryAfterMilliseconds), limit: limit,
+            remaining: remaining, resetAfterMilliseconds: resetAfterMilliseconds,
             limitName: parts.count == 6 ? parts[5].text : nil)
     }
 }
@@ -27,15 +29,16 @@ extension LimitState {
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let name = fields.text("name"), let isLimited = fields.integer("limited"),
             let limit = fields.integer("limit"), let remaining = fields.integer("remaining"),
-            let retryAfter = fields.integer("retry_after_ms"), let resetAfter = fields.integer("reset_after_ms"),
-            let algorithm = fields.text("algorithm"), let window = fields.integer("window_ms")
+            let retryAfterMilliseconds = fields.integer("retry_after_ms"),
+            let resetAfterMilliseconds = fields.integer("reset_after_ms"), let algorithm = fields.text("algorithm"),
+            let windowMilliseconds = fields.integer("window_ms")
         else { return nil }
         self.init(
-            algorithm: algorithm, window: .milliseconds(window), isPerSubject: fields.integer("per_subject") == 1,
-            isShadow: fields.integer("shadow") == 1,
-            answer: CallDecision(
-                .reported(isLimited: isLimited != 0, retryAfter), limit: limit, remaining: remaining,
-                resetAfter: resetAfter, limitName: name))
+            algorithm: algorithm, window: .milliseconds(windowMilliseconds),
+            isPerSubject: fields.integer("per_subject") == 1, isShadow: fields.integer("shadow") == 1,
+            callDecision: CallDecision(
+                .outcome(isLimited: isLimited != 0, retryAfterMilliseconds: retryAfterMilliseconds), limit: limit,
+                remaining: remaining, resetAfterMilliseconds: resetAfterMilliseconds, limitName: name))
     }
 }
 
@@ -53,7 +56,7 @@ package struct UpstreamCallRequest: Sendable {
         self.wait = wait
     }
 
-    /// Appends the arguments. Omits defaults, because a sidecar batches takes without options.
+    /// Appends the arguments, without those that have their default value: a sidecar batches takes without options.
     func encode(into encoder: inout CommandEncoder) {
         encoder.append(service)
         if cost != 1 {
@@ -70,7 +73,7 @@ package enum LimitCalls {
     /// `LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED]`.
     package struct Take: SidecarCall {
         package var request: UpstreamCallRequest
-        /// Whether the answer names the limit that determined it.
+        /// Whether the reply names the limit that determined the decision.
         package var includesLimitName: Bool
 
         package init(_ request: UpstreamCallRequest, includesLimitName: Bool = false) {
@@ -91,7 +94,7 @@ package enum LimitCalls {
         }
     }
 
-    /// `LIMIT.PEEK service [SUBJECT s | DESCRIPTOR text] [NAMED]`: returns the same answer as a take, without taking
+    /// `LIMIT.PEEK service [SUBJECT s | DESCRIPTOR text] [NAMED]`: gets the same reply as a take, without taking
     /// anything.
     struct Peek: SidecarCall {
         /// The service's name, or a domain's name if there is a descriptor.

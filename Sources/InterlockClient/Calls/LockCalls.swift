@@ -24,24 +24,26 @@ public struct SidecarGrant: Hashable, Sendable {
     /// The end of the lease, by the clock of the sidecar's host; `nil` if the lease is still held.
     public var endedAt: Date? { endedMilliseconds.map { Date(epochMilliseconds: $0) } }
 
+    /// Decodes a grant's map. Returns `nil` if the reply is not such a map.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let name = fields.text("name"), let label = fields.text("label"),
-            let mode = LockMode(fields), let fence = fields.integer("fence"), let granted = fields.integer("granted_ms"),
-            let waited = fields.integer("waited_ms")
+            let mode = LockMode(fields), let fence = fields.integer("fence"),
+            let grantedMilliseconds = fields.integer("granted_ms"),
+            let waitedMilliseconds = fields.integer("waited_ms")
         else { return nil }
         self.name = name
         self.label = label
         self.mode = mode
         self.fence = fence
-        grantedMilliseconds = granted
-        self.waited = .milliseconds(waited)
+        self.grantedMilliseconds = grantedMilliseconds
+        waited = .milliseconds(waitedMilliseconds)
         endedMilliseconds = fields.integer("ended_ms")
         end = fields.text("end")
     }
 }
 
 extension LockMode {
-    /// Returns `nil` if the reply has no mode, or one that only a newer sidecar knows.
+    /// Decodes the mode in a lock's map. Returns `nil` if the map has no mode, or if only a newer sidecar knows it.
     fileprivate init?(_ fields: ReplyFields) {
         switch fields.text("mode") {
         case "exclusive": self = .exclusive
@@ -53,17 +55,17 @@ extension LockMode {
 }
 
 extension LeaseInformation {
-    /// Returns `nil` if the reply is not a lease's map.
+    /// Decodes a lease's map. Returns `nil` if the reply is not such a map.
     fileprivate init?(_ reply: RedisReply) {
-        guard let fields = ReplyFields(reply), let label = fields.text("label"), let ttl = fields.integer("ttl_ms") else {
-            return nil
-        }
-        self.init(label: label, fence: fields.integer("fence"), ttlMilliseconds: ttl)
+        guard let fields = ReplyFields(reply), let label = fields.text("label"),
+            let ttlMilliseconds = fields.integer("ttl_ms")
+        else { return nil }
+        self.init(label: label, fence: fields.integer("fence"), ttlMilliseconds: ttlMilliseconds)
     }
 }
 
 extension WaitingSidecar {
-    /// Returns `nil` if the reply is not a waiting sidecar's map.
+    /// Decodes a waiting sidecar's map. Returns `nil` if the reply is not such a map.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let id = fields.text("sidecar") else { return nil }
         self.init(id: id, waiters: fields.integer("waiters").map { Int(clamping: $0) })
@@ -73,7 +75,7 @@ extension WaitingSidecar {
 /// The commands `LOCK.*`.
 package enum LockCalls {
     /// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n]`. The reply is the
-    /// lease; `nil` if the lock is held by another.
+    /// lease; `nil` if another client holds the lock.
     package struct Acquire: SidecarCall {
         package var name: String
         package var options: LockOptions
@@ -108,19 +110,20 @@ package enum LockCalls {
         package func decode(_ reply: RedisReply) throws(RedisError) -> Lease? {
             if case .null = reply { return nil }
             guard let parts = reply.array, parts.count == 3, let token = parts[0].text, let fence = parts[1].integer,
-                let valid = parts[2].integer
+                let validMilliseconds = parts[2].integer
             else { throw reply.unexpected(for: "LOCK.ACQUIRE") }
-            return lease(name, token: token, fence: fence, valid: valid)
+            return lease(name, token: token, fence: fence, validMilliseconds: validMilliseconds)
         }
 
-        fileprivate func lease(_ name: String, token: String, fence: Int64, valid: Int64) -> Lease {
+        fileprivate func lease(_ name: String, token: String, fence: Int64, validMilliseconds: Int64) -> Lease {
             Lease(
-                name: name, token: token, fence: fence, validMilliseconds: valid, ttlMilliseconds: options.ttl.wholeMilliseconds,
-                hasOwnerToken: options.owner != nil)
+                name: name, token: token, fence: fence, validMilliseconds: validMilliseconds,
+                ttlMilliseconds: options.ttl.wholeMilliseconds, hasOwnerToken: options.owner != nil)
         }
     }
 
-    /// `LOCK.ACQUIRE` with `ALSO count name …`. The reply is all leases; `nil` if another holds one of the locks.
+    /// `LOCK.ACQUIRE` with `ALSO count name …`. The reply is all leases; `nil` if another client holds one of the
+    /// locks.
     package struct AcquireAll: SidecarCall {
         package var first: Acquire
         package var others: [String]
@@ -147,9 +150,9 @@ package enum LockCalls {
             var leases: [Lease] = []
             for element in elements {
                 guard let parts = element.array, parts.count == 4, let name = parts[0].text, let token = parts[1].text,
-                    let fence = parts[2].integer, let valid = parts[3].integer
+                    let fence = parts[2].integer, let validMilliseconds = parts[3].integer
                 else { throw element.unexpected(for: "LOCK.ACQUIRE") }
-                leases.append(first.lease(name, token: token, fence: fence, valid: valid))
+                leases.append(first.lease(name, token: token, fence: fence, validMilliseconds: validMilliseconds))
             }
             return leases
         }
@@ -183,7 +186,8 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.RELEASE name token [FENCE n]`. The reply is whether that token held the lock under that fence.
+    /// `LOCK.RELEASE name token [FENCE n]`. The reply is whether the token held the lock, with this fence if one was
+    /// sent.
     package struct Release: SidecarCall {
         package var name: String
         package var token: String
@@ -207,7 +211,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.BREAK name [FENCE n]`. The reply is whether the lock was held under that fence.
+    /// `LOCK.BREAK name [FENCE n]`. The reply is whether the lock was held, with this fence if one was sent.
     struct Break: SidecarCall {
         var name: String
         var fence: Int64?
@@ -234,13 +238,14 @@ package enum LockCalls {
 
         func decode(_ reply: RedisReply) throws(RedisError) -> LockInformation? {
             if case .null = reply { return nil }
-            guard let fields = ReplyFields(reply), let ttl = fields.integer("ttl_ms") else {
+            guard let fields = ReplyFields(reply), let ttlMilliseconds = fields.integer("ttl_ms") else {
                 throw reply.unexpected(for: "LOCK.INFO")
             }
             let label = fields.text("label")
             return LockInformation(
-                name: name, label: label, fence: fields.integer("fence"), ttlMilliseconds: label == nil ? 0 : ttl,
-                mode: LockMode(fields), holders: fields.count("holders"),
+                name: name, label: label, fence: fields.integer("fence"),
+                ttlMilliseconds: label == nil ? 0 : ttlMilliseconds, mode: LockMode(fields),
+                holders: fields.count("holders"),
                 leases: fields.array("leases").compactMap(LeaseInformation.init), waiters: fields.count("waiters"),
                 queue: fields.array("queue").compactMap(WaitingSidecar.init))
         }
@@ -263,7 +268,7 @@ package enum LockCalls {
 
     /// `LOCK.LIST cursor MATCH glob`: returns one page of the names of held locks.
     struct List: SidecarCall {
-        /// Names, which may repeat those of earlier pages, and the cursor of the next page.
+        /// One page of names, which may repeat those of earlier pages, and the cursor of the next page.
         struct Page: Sendable {
             var cursor: String
             var names: [String]
@@ -282,10 +287,11 @@ package enum LockCalls {
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> Page {
-            guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let names = parts[1].array else {
+            guard let parts = reply.array, parts.count == 2, let cursor = parts[0].text, let names = parts[1].array
+            else {
                 throw reply.unexpected(for: "LOCK.LIST")
             }
-            return Page(cursor: next, names: names.compactMap(\.text))
+            return Page(cursor: cursor, names: names.compactMap(\.text))
         }
     }
 }
@@ -297,7 +303,7 @@ extension CommandEncoder {
         append(value)
     }
 
-    /// Appends the option that restricts a call to the grant with this fence; nothing if `fence` is `nil`.
+    /// Appends the option that restricts a call to the grant with this fence. Appends nothing if `fence` is `nil`.
     fileprivate mutating func append(fence: Int64?) {
         guard let fence else { return }
         append("FENCE")

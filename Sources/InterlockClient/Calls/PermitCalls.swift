@@ -1,7 +1,8 @@
 package import InterlockCore
 package import RedisClient
 
-/// A permit for one upstream call. The call counts as unfinished until its outcome is reported or the permit expires.
+/// A permit for one upstream call. The call counts as unfinished until the client reports its outcome or the permit
+/// expires.
 package struct GrantedPermit: Hashable, Sendable {
     package var id: String
     /// The breaker's state at the grant.
@@ -33,16 +34,16 @@ package enum PermitCalls {
         /// Decodes `[1, permit, state, -1]` or `[0, reason, state, retry-after-ms]`.
         package func decode(_ reply: RedisReply) throws(RedisError) -> Result<GrantedPermit, ServiceCallError> {
             guard case .array(let parts) = reply, parts.count == 4, let isGranted = parts[0].integer,
-                let idOrReason = parts[1].text,
-                let stateName = parts[2].text, let retryAfter = parts[3].integer
+                let idOrReason = parts[1].text, let stateName = parts[2].text,
+                let retryAfterMilliseconds = parts[3].integer
             else { throw reply.unexpected(for: "PERMIT.ACQUIRE") }
-            // A state that only a newer sidecar knows must not invalidate the permit.
+            // An unknown state, which a newer sidecar may report, must not invalidate the permit.
             let state = BreakerSnapshot.State(rawValue: stateName)
             guard isGranted == 1 else {
                 return .failure(
                     ServiceCallError(
                         refused: InterlockError.Code(rawValue: idOrReason), service: request.service, state: state,
-                        retryAfter: retryAfter))
+                        retryAfterMilliseconds: retryAfterMilliseconds))
             }
             return .success(GrantedPermit(id: idOrReason, state: state ?? .closed))
         }
@@ -66,7 +67,7 @@ package enum PermitCalls {
             encoder.append(service)
             encoder.append(permit)
             encoder.append(report.outcome.rawValue.uppercased())
-            // The sidecar rejects a report with values out of range, which would lose the outcome.
+            // The values are clamped, because the sidecar would reject one out of range, and the outcome would be lost.
             if let latency = report.latency { encoder.append("LATENCY", min(max(.zero, latency), Self.maximumDuration)) }
             if let status = report.status, (100...599).contains(status) {
                 encoder.append("STATUS")

@@ -4,7 +4,7 @@ internal import RedisClient
 struct ReplyFields {
     private var values: [String: RedisReply] = [:]
 
-    /// Returns `nil` if the reply is not a map.
+    /// Decodes a map. Returns `nil` if the reply is not a map.
     init?(_ reply: RedisReply) {
         guard let elements = reply.array, elements.count.isMultiple(of: 2) else { return nil }
         for index in stride(from: 0, to: elements.count, by: 2) {
@@ -28,7 +28,8 @@ struct ReplyFields {
     /// Returns the elements of a list, or an empty list if the field is missing.
     func array(_ name: String) -> [RedisReply] { values[name]?.array ?? [] }
 
-    /// Returns a number; `nil` if it is not finite, because JSON cannot represent it.
+    /// Returns a number; `nil` if the field is missing or not finite. JSON cannot represent numbers that are not
+    /// finite.
     func number(_ name: String) -> Double? {
         text(name).flatMap(Double.init).flatMap { $0.isFinite ? $0 : nil }
     }

@@ -97,12 +97,12 @@ public struct SidecarStatus: Hashable, Sendable {
     /// wait is shortened to this value. `nil` if an older sidecar does not report it.
     public var maximumWait: Duration?
     /// The services that another live sidecar defines differently. A sidecar of version 0.1.0 lists the services whose
-    /// configuration is not the last one published.
+    /// configuration differs from the last one published.
     public var servicesDiffering: [String]
     /// The channel that carries the fleet's events; `nil` if an older sidecar does not report it.
     public var eventChannel: String?
 
-    /// Returns `nil` if the report is not a sidecar's.
+    /// Decodes the fields of a report. Returns `nil` if the report is not a sidecar's.
     fileprivate init?(_ report: [String: String]) {
         func text(_ name: String) -> String? { report[name].flatMap { $0.isEmpty ? nil : $0 } }
         func number(_ name: String) -> Int64? { report[name].flatMap { Int64($0) } }
@@ -131,7 +131,7 @@ public struct SidecarStatus: Hashable, Sendable {
         servicesDiffering = list("services_differing")
         eventChannel = text("event_channel")
         guard report["redis_topology"] == "cluster" else { return }
-        let down = list("redis_primaries_down")
+        let downAddresses = list("redis_primaries_down")
         redis.cluster = Cluster(
             primaries: list("redis_primaries").compactMap { entry in
                 guard let equalsSign = entry.lastIndex(of: "="), let slots = Int64(entry[entry.index(after: equalsSign)...])
@@ -139,7 +139,7 @@ public struct SidecarStatus: Hashable, Sendable {
                     return nil
                 }
                 let address = String(entry[..<equalsSign])
-                return ClusterPrimary(address: address, slots: slots, isConnected: !down.contains(address))
+                return ClusterPrimary(address: address, slots: slots, isConnected: !downAddresses.contains(address))
             },
             epoch: number("redis_epoch"), slotsCovered: number("redis_slots_covered") ?? 0,
             switches: number("redis_switches") ?? 0, lastSwitchDuration: number("redis_last_switch_ms").map { .milliseconds($0) })
@@ -190,8 +190,8 @@ enum ViewCalls {
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> String {
-            guard let text = reply.text else { throw reply.unexpected(for: "LIVE.VIEW") }
-            return text
+            guard let json = reply.text else { throw reply.unexpected(for: "LIVE.VIEW") }
+            return json
         }
     }
 }

@@ -4,11 +4,11 @@ internal import NIOCore
 /// A dedicated connection that carries one call at a time. A sidecar answers the calls of a connection in order, so a
 /// waiting call would block all later ones on the shared connection. Closing the connection withdraws the call.
 ///
-/// Confined to its event loop. Connects on its first call and does not reconnect after a loss.
+/// Confined to its event loop. Connects on the first call, and does not reconnect after a loss.
 final class DedicatedConnection {
     private enum State {
         case idle
-        /// Sends the pending call once the connection is up.
+        /// The connection is not up yet. Then `send` sends the pending call; if the attempt fails, `fail` fails it.
         case connecting(send: () -> Void, fail: (InterlockError) -> Void)
         case busy
         case closed
@@ -19,7 +19,7 @@ final class DedicatedConnection {
     /// The timer that closes the connection after a period without calls.
     private var idleTimer: Scheduled<Void>?
     private var state = State.idle
-    /// The number of calls sent so far. It identifies the current call.
+    /// The number of calls sent so far, which identifies the current call.
     private(set) var callNumber = 0
 
     /// Called once, when the connection is closed or lost.
@@ -28,7 +28,7 @@ final class DedicatedConnection {
     init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
         self.eventLoop = eventLoop
         connection = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
-        connection.onUp = { [weak self] in self?.connected() }
+        connection.onUp = { [weak self] in self?.connectionEstablished() }
         connection.onDown = { [weak self] in self?.connectionLost(because: $0) }
     }
 
@@ -46,7 +46,7 @@ final class DedicatedConnection {
             state = .busy
             connection.send(call, timeout: timeout) { [self] result in
                 if case .busy = state { state = .idle }
-                // A late answer must not be mistaken for the next call's.
+                // A late answer must not be mistaken for the answer to the next call.
                 if case .failure(let error) = result, error.code == .responseTimedOut { close() }
                 completion(result)
             }
@@ -56,10 +56,10 @@ final class DedicatedConnection {
         connection.start()
     }
 
-    /// Closes the connection unless another call is sent within `time`.
-    func expire(after time: TimeAmount) {
+    /// Closes the connection unless another call is sent within `idleTime`.
+    func expire(after idleTime: TimeAmount) {
         idleTimer?.cancel()
-        idleTimer = eventLoop.assumeIsolated().scheduleTask(in: time) { [weak self] () -> Void in self?.close() }
+        idleTimer = eventLoop.assumeIsolated().scheduleTask(in: idleTime) { [weak self] () -> Void in self?.close() }
     }
 
     /// Withdraws the call with this number if it is still in flight.
@@ -74,24 +74,24 @@ final class DedicatedConnection {
     /// Closes the connection. A call in flight fails.
     @discardableResult
     func close() -> EventLoopFuture<Void> {
-        end(InterlockError(.notConnected, "the call was cancelled before the connection was established"))
+        finish(with: InterlockError(.notConnected, "the call was cancelled before the connection was established"))
         return connection.close()
     }
 
-    private func connected() {
+    private func connectionEstablished() {
         if case .connecting(let send, _) = state { send() }
     }
 
     private func connectionLost(because error: InterlockError) {
-        end(error)
+        finish(with: error)
         connection.close()
     }
 
-    private func end(_ error: InterlockError) {
+    private func finish(with error: InterlockError) {
         idleTimer?.cancel()
-        let previous = state
+        let previousState = state
         state = .closed
-        if case .connecting(_, let fail) = previous { fail(error) }
+        if case .connecting(_, let fail) = previousState { fail(error) }
         onClose?()
         onClose = nil
     }

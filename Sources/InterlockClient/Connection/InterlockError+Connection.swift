@@ -7,13 +7,14 @@ extension InterlockError {
         let address = configuration.address
         switch error.code {
         case .server(let condition):
-            let word = condition.rawValue + " "
-            let sentence = error.message.firstRange(of: word).map { error.message[$0.upperBound...] } ?? error.message[...]
-            self.init(Code(rawValue: condition.rawValue), String(sentence), isFromSidecar: true)
+            let prefix = condition.rawValue + " "
+            let prefixRange = error.message.firstRange(of: prefix)
+            let message = prefixRange.map { error.message[$0.upperBound...] } ?? error.message[...]
+            self.init(Code(rawValue: condition.rawValue), String(message), isFromSidecar: true)
         case .notConnected:
             self.init(.notConnected, "there is no connection to the sidecar at \(address)")
         case .overloaded:
-            self.init(.overloaded, "\(configuration.maximumInFlight) calls to the sidecar at \(address) already await answers")
+            self.init(.overloaded, "\(configuration.maximumInFlight) calls to the sidecar at \(address) are already in flight")
         case .timedOut:
             self.init(.responseTimedOut, "the sidecar at \(address) did not answer in time; the call may have been executed")
         case .replyLost:
@@ -21,11 +22,11 @@ extension InterlockError {
                 .responseLost,
                 "the connection to the sidecar at \(address) was lost before the answer; the call may have been executed")
         case .connectionFailed:
-            let name = configuration.redisConfiguration.displayName
+            let redisName = configuration.redisConfiguration.displayName
             let sidecar = "the sidecar at \(address)"
             let message =
-                error.message.contains(name)
-                ? error.message.replacing(name, with: sidecar) : "cannot connect to \(sidecar): \(error.message)"
+                error.message.contains(redisName)
+                ? error.message.replacing(redisName, with: sidecar) : "cannot connect to \(sidecar): \(error.message)"
             self.init(.connectionFailed, message)
         case .protocolViolation where error == .httpPeer:
             self.init(

@@ -15,8 +15,8 @@ public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {
     /// The address as `HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
     public var description: String {
         switch self {
-        case .tcp(let host, let port): Self.text(host, port)
-        case .tls(let host, let port): "rediss://" + Self.text(host, port)
+        case .tcp(let host, let port): Self.hostAndPort(host, port)
+        case .tls(let host, let port): "rediss://" + Self.hostAndPort(host, port)
         case .unixSocket(let path): "unix:" + path
         }
     }
@@ -29,7 +29,7 @@ public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    private static func text(_ host: String, _ port: Int) -> String {
+    private static func hostAndPort(_ host: String, _ port: Int) -> String {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 }

@@ -2,7 +2,7 @@ package import RedisClient
 
 /// A command of the RESP API with a typed reply.
 package protocol SidecarCall: RedisCommand, Sendable where Reply: Sendable {
-    /// The time that the sidecar may wait before it answers.
+    /// The maximum time that the sidecar may wait before it answers.
     var wait: Duration { get }
 }
 

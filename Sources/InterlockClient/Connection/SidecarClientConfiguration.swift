@@ -13,7 +13,8 @@ public struct SidecarClientConfiguration: Sendable {
     public var connectTimeout = Duration.seconds(5)
     /// The time limit for an answer, in addition to the wait that a call requests.
     public var responseTimeout = Duration.seconds(5)
-    /// The delay between connection attempts. It doubles from the lower to the upper bound, with full jitter.
+    /// The range of the delay between connection attempts. The delay doubles from the lower to the upper bound, with
+    /// full jitter.
     public var reconnectDelay = Duration.milliseconds(20)...Duration.seconds(1)
     /// The maximum number of calls in flight on the shared connection. Further calls fail with `overloaded`.
     public var maximumInFlight = 1024
@@ -23,7 +24,7 @@ public struct SidecarClientConfiguration: Sendable {
     /// The channel of the fleet's events; `nil` to ask the sidecar for it.
     public var eventChannel: String?
 
-    /// The trusted authorities; `nil` for those that the system trusts.
+    /// The certificate authorities to trust; `nil` for those that the system trusts.
     private var trustRoots: [NIOSSLCertificate]?
 
     /// Creates a configuration with default values for everything else.
@@ -39,7 +40,7 @@ public struct SidecarClientConfiguration: Sendable {
             trustRoots = try NIOSSLCertificate.fromPEMFile(file)
         } catch {
             throw InterlockError(
-                .invalid, "\(file): expected CA certificates in PEM, but found none or cannot read the file")
+                .invalid, "\(file): expected CA certificates in PEM, but the file cannot be read or contains none")
         }
     }
 

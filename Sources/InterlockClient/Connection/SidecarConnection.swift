@@ -2,8 +2,8 @@ package import Logging
 package import NIOCore
 package import RedisClient
 
-/// A connection to a sidecar's RESP API for callers on its event loop. Calls are pipelined, the calls of one tick leave
-/// in one write, and replies are delivered in order through callbacks. The connection reconnects until `close`.
+/// A connection to a sidecar's RESP API, for callers on its event loop. It pipelines calls, writes all calls of one
+/// tick at once, and passes each reply to the call's closure, in order. It reconnects until `close`.
 ///
 /// Confined to its event loop: every member must be called on it. Other callers use `SidecarClient`.
 package final class SidecarConnection {
@@ -46,7 +46,8 @@ package final class SidecarConnection {
         pipeline.close()
     }
 
-    /// Sends a call. `completion` runs exactly once, on the event loop, possibly before this method returns.
+    /// Sends a call. Calls `completion` with the reply exactly once, on the event loop, possibly before this method
+    /// returns.
     /// - Parameter timeout: the time limit for the answer; `nil` for the call's wait plus the configured
     ///   `responseTimeout`.
     package func send<Call: SidecarCall>(

@@ -1,30 +1,31 @@
 /// One sidecar's view of a service's breaker: a copy of the fleet's state, this sidecar's own findings, and the
-/// outcomes that it has yet to report.
+/// outcomes that it has not yet reported.
 ///
 /// The state machine is that of Nygard's "Release It!" (closed, open, half-open). Redis decides on changes of the
 /// fleet's state, guarded by the generation number; the copy only ever moves to a higher generation.
 ///
-/// Not copyable, because it is read for every call.
+/// The breaker is noncopyable, because every call reads it and a copy would be expensive.
 package struct Breaker: ~Copyable, Sendable {
     /// Whether a call may be made now.
     package enum Admission: Equatable, Sendable {
+        /// The call may be made.
         case allow
-        /// Refuses the call. `retryAfter` is in milliseconds.
-        case refuse(retryAfter: Int64)
-        /// Allows the call only with one of the fleet's trial permits.
+        /// The call is refused.
+        case refuse(retryAfterMilliseconds: Int64)
+        /// The call may be made only with one of the fleet's trial permits.
         case requestTrial
     }
 
-    /// The caller's next step after an outcome was recorded.
+    /// The caller's next step after the record of an outcome.
     package enum ReportAction: Equatable, Sendable {
         case none
         /// Send the sums at this time.
         case sendAt(Instant)
         /// Send the sums immediately, because they would trip the breaker.
         case sendNow
-        /// Send the sums when Redis has answered those in flight: together they would trip the breaker.
+        /// Send the sums when Redis has answered the report in flight. Both together would trip the breaker.
         case sendNext
-        /// Report to the fleet that this sidecar has tripped, because other sidecars may find the same.
+        /// Report to the fleet that this sidecar has tripped, because the fleet counts the sidecars that find the same.
         case vote(BreakerCause)
     }
 
@@ -36,9 +37,10 @@ package struct Breaker: ~Copyable, Sendable {
 
     /// The retry delay given to callers refused by a forced state without an end.
     package static let forcedRetryMilliseconds: Int64 = 1000
-    /// The retry delay given to callers, and the pause before Redis is asked again, when all trial permits are taken.
+    /// The retry delay given to callers when all trial permits are taken, and the pause before the next request for
+    /// one.
     package static let trialRetryMilliseconds: Int64 = 100
-    /// The minimum interval between two reports.
+    /// The minimum interval between two reports that are not urgent.
     package static let reportIntervalMilliseconds = OutcomeReports.intervalMilliseconds
 
     package private(set) var snapshot: BreakerSnapshot
@@ -49,11 +51,11 @@ package struct Breaker: ~Copyable, Sendable {
     private var forcedEnd = SharedEnd()
     /// The end of the open time, on this sidecar's clock.
     package var openUntil: Instant? { openEnd.instant }
-    /// The end of the forced state, on this sidecar's clock; `nil` if it does not end by itself.
+    /// The end of the forced state, on this sidecar's clock; `nil` if the state remains until an operator ends it.
     package var forcedUntil: Instant? { forcedEnd.instant }
     private var localTrip: LocalTrip?
-    /// The deadline for the outcome of this sidecar's local trial, after a local trip or while Redis is
-    /// unreachable. It makes no other call meanwhile.
+    /// The deadline for the outcome of this sidecar's local trial, after a local trip or while Redis is unreachable.
+    /// The sidecar makes no other call meanwhile.
     private var localTrialUntil: Instant?
     /// The number of consecutive local trips. Each doubles the open time.
     private var localStreak = 0
@@ -61,7 +63,7 @@ package struct Breaker: ~Copyable, Sendable {
     private var localSuccesses = 0
     private var window: OutcomeWindow
     private var reports = OutcomeReports()
-    /// The time before which a half-open breaker asks for no trial permit, because all are taken.
+    /// The time before which a half-open breaker requests no trial permit, because all are taken.
     private var noTrialsUntil: Instant?
 
     package init(settings: BreakerSettings, snapshot: BreakerSnapshot = BreakerSnapshot()) {
@@ -77,14 +79,14 @@ package struct Breaker: ~Copyable, Sendable {
         if let forcedUntil, forcedUntil <= now { nil } else { snapshot.forced }
     }
 
-    /// Returns the local trip that is in effect now.
+    /// Returns the local trip if it is in effect at `now`.
     package func localTrip(now: Instant) -> LocalTrip? {
         guard let localTrip, localTrip.until > now else { return nil }
         return localTrip
     }
 
-    /// Returns whether a local trip for failing or slow calls has ended and no call has succeeded since. Local trips
-    /// for other causes need no trial.
+    /// Returns whether a local trip for failing or slow calls is over and no call has succeeded since. A local trip for
+    /// another cause requires no trial.
     private func awaitsLocalTrial(now: Instant) -> Bool {
         guard let localTrip, localTrip.until <= now else { return false }
         return [.failures, .slow, .consecutive].contains(localTrip.cause)
@@ -94,34 +96,36 @@ package struct Breaker: ~Copyable, Sendable {
     package func admission(now: Instant) -> Admission {
         if let forced = forced(now: now) { return admission(by: forced, now: now) }
         guard !settings.isMetricsOnly else { return .allow }
-        if let trip = localTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
-        // A forced state whose end Redis has not confirmed yet counts as closed.
+        if let trip = localTrip(now: now) {
+            return .refuse(retryAfterMilliseconds: trip.until.millisecondsRoundedUp(since: now))
+        }
+        // Until Redis confirms the end of a forced state, the breaker counts as closed.
         guard snapshot.forced == nil else { return .allow }
         if awaitsLocalTrial(now: now), let localTrialUntil, localTrialUntil > now {
-            return .refuse(retryAfter: Self.trialRetryMilliseconds)
+            return .refuse(retryAfterMilliseconds: Self.trialRetryMilliseconds)
         }
         switch snapshot.state {
         case .closed:
             return .allow
         case .open:
             guard let openUntil, openUntil > now else { return trialAdmission }
-            return .refuse(retryAfter: openUntil.millisecondsRoundedUp(since: now))
+            return .refuse(retryAfterMilliseconds: openUntil.millisecondsRoundedUp(since: now))
         case .halfOpen:
             guard let noTrialsUntil, noTrialsUntil > now else { return trialAdmission }
-            return .refuse(retryAfter: noTrialsUntil.millisecondsRoundedUp(since: now))
+            return .refuse(retryAfterMilliseconds: noTrialsUntil.millisecondsRoundedUp(since: now))
         }
     }
 
     private func admission(by forced: BreakerSnapshot.Forced, now: Instant) -> Admission {
         guard forced == .open else { return .allow }
-        let end = forcedUntil?.millisecondsRoundedUp(since: now)
-        return .refuse(retryAfter: end ?? Self.forcedRetryMilliseconds)
+        let remainingMilliseconds = forcedUntil?.millisecondsRoundedUp(since: now)
+        return .refuse(retryAfterMilliseconds: remainingMilliseconds ?? Self.forcedRetryMilliseconds)
     }
 
-    /// The admission of a trial. If the limit opened the breaker, the limit itself decides how many calls it grants.
+    /// The admission of a trial. If a limit opened the breaker, the limit itself decides how many calls may be made.
     private var trialAdmission: Admission { isOpenByLimit ? .allow : .requestTrial }
 
-    /// Whether the limit is the only reason why the breaker is open or half-open.
+    /// Whether a limit is the only cause of the breaker's open or half-open state.
     package var isOpenByLimit: Bool {
         snapshot.forced == nil && snapshot.state != .closed && snapshot.cause == BreakerCause.limit.rawValue
     }
@@ -139,39 +143,42 @@ package struct Breaker: ~Copyable, Sendable {
 
     // MARK: Following the fleet
 
-    /// Applies a state from Redis unless it is older. Within a generation only rates, counts and ends can change.
+    /// Applies a state from Redis, unless it is out of date. Within a generation, only rates, counts and ends can
+    /// change.
     /// - Parameters:
-    ///   - redisTime: the time of the state, as Unix time in milliseconds by the Redis clock.
+    ///   - redisTimeMilliseconds: the time of the state, as Unix time in milliseconds by the Redis clock.
     ///   - sentAt: the time of the request, on this sidecar's clock; `nil` for a message, which may be late.
     ///   - receivedAt: the time of arrival, on this sidecar's clock.
-    /// - Returns: whether the state changed.
+    /// - Returns: whether a new generation began.
     @discardableResult
     package mutating func apply(
-        _ new: BreakerSnapshot, redisTime: Int64, sentAt: Instant? = nil, receivedAt: Instant
+        _ newSnapshot: BreakerSnapshot, redisTimeMilliseconds: Int64, sentAt: Instant? = nil, receivedAt: Instant
     ) -> Bool {
-        guard new.generation >= snapshot.generation else { return false }
-        let isChange = new.generation > snapshot.generation
+        guard newSnapshot.generation >= snapshot.generation else { return false }
+        let isNewGeneration = newSnapshot.generation > snapshot.generation
         let reading = SharedEnd.Reading(
-            redisTime: redisTime, sinceMilliseconds: new.sinceMilliseconds, sentAt: sentAt, receivedAt: receivedAt)
-        let openNumber = new.state == .open ? new.untilMilliseconds : 0
-        let forcedNumber = new.forced == nil ? 0 : new.forcedUntilMilliseconds
-        if isChange {
+            redisTimeMilliseconds: redisTimeMilliseconds, sinceMilliseconds: newSnapshot.sinceMilliseconds, sentAt: sentAt,
+            receivedAt: receivedAt)
+        let openEndMilliseconds = newSnapshot.state == .open ? newSnapshot.untilMilliseconds : 0
+        let forcedEndMilliseconds = newSnapshot.forced == nil ? 0 : newSnapshot.forcedUntilMilliseconds
+        if isNewGeneration {
             noTrialsUntil = nil
             localTrip = nil
             localTrialUntil = nil
             (localStreak, localSuccesses) = (0, 0)
             reports.generationEnded()
             window.removeAll()
-            openEnd = SharedEnd(openNumber, reading)
-            forcedEnd = SharedEnd(forcedNumber, reading)
+            openEnd = SharedEnd(openEndMilliseconds, reading)
+            forcedEnd = SharedEnd(forcedEndMilliseconds, reading)
         } else {
-            // A message that arrives after a later end has become known is out of date.
-            if sentAt == nil, new.untilMilliseconds < snapshot.untilMilliseconds { return false }
-            openEnd.follow(openNumber, reading, mayBeExtended: new.cause == BreakerCause.outage.rawValue)
-            forcedEnd.follow(forcedNumber, reading, mayBeExtended: false)
+            // A message with an earlier end than the known one is out of date.
+            if sentAt == nil, newSnapshot.untilMilliseconds < snapshot.untilMilliseconds { return false }
+            openEnd.follow(
+                openEndMilliseconds, reading, mayBeExtended: newSnapshot.cause == BreakerCause.outage.rawValue)
+            forcedEnd.follow(forcedEndMilliseconds, reading, mayBeExtended: false)
         }
-        snapshot = new
-        return isChange
+        snapshot = newSnapshot
+        return isNewGeneration
     }
 
     /// Returns the ends of the state as this sidecar knows them.
@@ -179,10 +186,10 @@ package struct Breaker: ~Copyable, Sendable {
         BreakerEnds(open: BreakerEnds.End(openEnd, now: now), forced: BreakerEnds.End(forcedEnd, now: now))
     }
 
-    /// Whether an end in Redis is wrong because the Redis clock has jumped.
+    /// Whether Redis stores a wrong end, because the Redis clock has jumped.
     package var hasCorrection: Bool { openEnd.correction != nil || forcedEnd.correction != nil }
 
-    /// Records that all trial permits are taken, so that none is requested for `milliseconds`.
+    /// Records that all trial permits are taken. The breaker requests no trial permit for `milliseconds`.
     package mutating func markTrialsExhausted(now: Instant, forMilliseconds milliseconds: Int64) {
         noTrialsUntil = now.advanced(byMilliseconds: milliseconds)
     }
@@ -195,8 +202,8 @@ package struct Breaker: ~Copyable, Sendable {
     }
 
     /// Begins a trial while Redis is unreachable and cannot count the fleet's trials. This sidecar makes one trial at a
-    /// time, until `halfOpenPermits` of them have succeeded.
-    /// - Returns: whether the call is a trial; `nil` if it must not be made now.
+    /// time, until `halfOpenPermits` trials have succeeded. After that, it makes all calls.
+    /// - Returns: whether the call is a trial; `nil` if the call must not be made now.
     package mutating func beginTrialLocally(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
         guard localSuccesses < settings.halfOpenPermits else { return false }
         guard localTrialUntil.map({ $0 <= now }) ?? true else { return nil }
@@ -234,18 +241,18 @@ package struct Breaker: ~Copyable, Sendable {
             }
             return .none
         }
-        if awaitsLocalTrial(now: now), let trip = localTrip {
+        if awaitsLocalTrial(now: now), let localTrip {
             reports.add(isFailure: isFailure, isSlow: isSlow)
             // The outcome of a call that was permitted before the local trip is out of date.
-            guard isLocalTrial else { return reports.plan(isUrgent: false, now: now) }
+            guard isLocalTrial else { return reports.scheduleReport(isUrgent: false, now: now) }
             window.removeAll()
-            guard !isFailure, !(trip.cause == .slow && isSlow) else {
-                self.trip(trip.cause, now: now)
-                return settings.isDecidedByVotes ? .vote(trip.cause) : reports.plan(isUrgent: false, now: now)
+            guard !isFailure, !(localTrip.cause == .slow && isSlow) else {
+                trip(localTrip.cause, now: now)
+                return settings.isDecidedByVotes ? .vote(localTrip.cause) : reports.scheduleReport(isUrgent: false, now: now)
             }
-            localTrip = nil
+            self.localTrip = nil
             localStreak = 0
-            return reports.plan(isUrgent: false, now: now)
+            return reports.scheduleReport(isUrgent: false, now: now)
         }
         if let localTrip, localTrip.until <= now {
             self.localTrip = nil
@@ -253,47 +260,52 @@ package struct Breaker: ~Copyable, Sendable {
         }
         window.add(isFailure: isFailure, isSlow: isSlow, now: now)
         reports.add(isFailure: isFailure, isSlow: isSlow)
-        guard isFailure || isSlow, mayTrip(now: now) else { return reports.plan(isUrgent: false, now: now) }
+        guard isFailure || isSlow, mayTrip(now: now) else { return reports.scheduleReport(isUrgent: false, now: now) }
         guard settings.isDecidedByVotes else {
             let isUrgent = fleetSums.followed(by: reports.unanswered).cause(by: settings) != nil
-            return reports.plan(isUrgent: isUrgent, now: now)
+            return reports.scheduleReport(isUrgent: isUrgent, now: now)
         }
-        guard let cause = window.sums(now: now).cause(by: settings) else { return reports.plan(isUrgent: false, now: now) }
+        guard let cause = window.sums(now: now).cause(by: settings) else {
+            return reports.scheduleReport(isUrgent: false, now: now)
+        }
         trip(cause, now: now)
         return .vote(cause)
     }
 
-    /// Plans the report of the unsent sums.
-    package mutating func planReport(now: Instant) -> ReportAction { reports.plan(isUrgent: false, now: now) }
+    /// Schedules the report of the unsent sums.
+    package mutating func scheduleReport(now: Instant) -> ReportAction {
+        reports.scheduleReport(isUrgent: false, now: now)
+    }
 
-    /// Plans the report when the time of `ReportAction.sendAt` has come.
-    package mutating func handlePlannedReport(now: Instant) -> ReportAction { reports.handlePlannedReport(now: now) }
+    /// Handles the time that `ReportAction.sendAt` named: decides whether to send the sums now.
+    package mutating func scheduledReportDue(now: Instant) -> ReportAction { reports.scheduledReportDue(now: now) }
 
-    /// Removes and returns the sums to send; `nil` if there are none or a report is in flight. `reportEnded` must
-    /// follow.
+    /// Removes and returns the sums to send; `nil` if there is nothing to send or a report is in flight. After sums,
+    /// `reportEnded` must follow.
     package mutating func takeUnsent(now: Instant) -> OutcomeSums? {
         reports.take(now: now, inWindow: window.sums(now: now))
     }
 
-    /// Ends a report that was answered or failed.
+    /// Records that a report was answered or failed.
     /// - Parameters:
-    ///   - lost: the sums, if they are known not to have arrived.
+    ///   - lost: the sums of the report if Redis is known not to have counted them; otherwise `nil`.
     ///   - generation: the generation under which the sums were taken.
     package mutating func reportEnded(lost: OutcomeSums?, generation: Int64, now: Instant) -> ReportAction {
-        reports.ended()
+        reports.finishReport()
         if let lost {
             if generation == snapshot.generation { reports.putBack(lost) }
             return .none
         }
         let isUrgent =
-            mayTrip(now: now) && !settings.isDecidedByVotes && fleetSums.followed(by: reports.unsent).cause(by: settings) != nil
-        return reports.plan(isUrgent: isUrgent, now: now)
+            mayTrip(now: now) && !settings.isDecidedByVotes
+            && fleetSums.followed(by: reports.unsent).cause(by: settings) != nil
+        return reports.scheduleReport(isUrgent: isUrgent, now: now)
     }
 
     // MARK: Local trips
 
-    /// Evaluates this sidecar's own outcomes, for itself only, while Redis is unreachable.
-    /// - Returns: the cause of the trip; `nil` if it did not trip.
+    /// Trips the breaker for this sidecar only, if its own outcomes require it. For use while Redis is unreachable.
+    /// - Returns: the cause of the trip; `nil` if the breaker did not trip.
     package mutating func evaluateLocally(now: Instant) -> BreakerCause? {
         guard snapshot.state == .closed, mayTrip(now: now), !awaitsLocalTrial(now: now),
             let cause = window.sums(now: now).cause(by: settings)
@@ -304,17 +316,19 @@ package struct Breaker: ~Copyable, Sendable {
         return cause
     }
 
-    /// Opens the breaker for this sidecar only, for `milliseconds`. A longer trip stays in effect.
-    /// - Returns: whether this sidecar had no local trip before.
+    /// Opens the breaker for this sidecar only, for `milliseconds`. A local trip that lasts longer stays in effect.
+    /// - Returns: whether no local trip was in effect before.
     @discardableResult
-    package mutating func tripLocally(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
-        let before = localTrip(now: now)
+    package mutating func tripLocally(
+        _ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant
+    ) -> Bool {
+        let former = localTrip(now: now)
         let until = now.advanced(byMilliseconds: milliseconds)
-        if let before, before.until > until { return false }
+        if let former, former.until > until { return false }
         localTrip = LocalTrip(cause: cause, until: until)
         localTrialUntil = nil
         localSuccesses = 0
-        return before == nil
+        return former == nil
     }
 
     /// Ends the local trip if it has this cause.
@@ -322,22 +336,23 @@ package struct Breaker: ~Copyable, Sendable {
         if localTrip?.cause == cause { localTrip = nil }
     }
 
+    /// Opens the breaker for this sidecar only. The open time doubles with each trip in a row.
     private mutating func trip(_ cause: BreakerCause, now: Instant) {
         let openFor = settings.openFor
-        let maximum = openFor.upperBound.wholeMilliseconds
-        let length = min(maximum, openFor.lowerBound.wholeMilliseconds << Int64(min(localStreak, 20)))
+        let doubledMilliseconds = openFor.lowerBound.wholeMilliseconds << Int64(min(localStreak, 20))
         localStreak += 1
-        tripLocally(cause, forMilliseconds: length, now: now)
+        tripLocally(
+            cause, forMilliseconds: min(openFor.upperBound.wholeMilliseconds, doubledMilliseconds), now: now)
     }
 
     private func mayTrip(now: Instant) -> Bool {
         forced(now: now) == nil && !settings.isMetricsOnly && localTrip(now: now) == nil
     }
 
-    /// The fleet's sums at the last report, computed from its rates.
+    /// The fleet's sums at the last report, computed from the snapshot's rates.
     private var fleetSums: OutcomeSums {
         func count(_ fraction: Double) -> Int64 {
-            // The hash in Redis may hold any number, because other software can write to it.
+            // The hash in Redis may contain any number, because other software can write to it.
             Int64(exactly: (Double(snapshot.calls) * fraction).rounded()) ?? 0
         }
         return OutcomeSums(

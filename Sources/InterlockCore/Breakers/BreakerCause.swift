@@ -1,4 +1,5 @@
-/// The cause of a breaker's state. In Redis and in events a cause is text, because other versions may have more causes.
+/// The cause of a breaker's state. In Redis and in events, a cause is text, because other versions may have more
+/// causes.
 package enum BreakerCause: String, CaseIterable, Hashable, Sendable {
     /// The rate of failed calls was too high.
     case failures
@@ -8,13 +9,13 @@ package enum BreakerCause: String, CaseIterable, Hashable, Sendable {
     case consecutive
     /// The upstream asked callers to wait.
     case retryAfter = "retry_after"
-    /// A rate limit was reached, or has capacity again after that.
+    /// A rate limit was reached, or has capacity again.
     case limit
     /// The outage monitor's probes failed.
     case outage
     /// The outage monitor's probes succeeded again.
     case probe
-    /// The trial calls in half-open succeeded.
+    /// The trial calls in the half-open state succeeded.
     case trials
     /// An operator forced the state.
     case forced

@@ -1,9 +1,10 @@
-/// The ends of a breaker's state as a sidecar knows them, for the script.
+/// The ends of a breaker's states as one sidecar knows them, which the sidecar sends to the script.
 package struct BreakerEnds: Hashable, Sendable {
+    /// One end. The numbers are Unix times in milliseconds by the Redis clock.
     package struct End: Hashable, Sendable {
-        /// The number in Redis.
+        /// The number that Redis stores.
         package var number: Int64
-        /// The number that Redis should have; `nil` if `number` is right.
+        /// The number that Redis should store; `nil` if `number` is right.
         package var correction: Int64?
         /// Whether the end has come, by the sidecar's clock.
         package var isOver: Bool
@@ -16,7 +17,9 @@ package struct BreakerEnds: Hashable, Sendable {
         }
     }
 
+    /// The end of the open state; `nil` if it has no end.
     package var open: End?
+    /// The end of the forced state; `nil` if it has no end.
     package var forced: End?
 
     package init(open: End? = nil, forced: End? = nil) {

@@ -4,7 +4,7 @@ public struct BreakerSettings: Hashable, Sendable {
     public enum Window: Hashable, Sendable {
         /// The calls of the most recent period of this length.
         case time(Duration)
-        /// The most recent calls, this many to within a tenth.
+        /// The most recent calls, this many or up to a tenth more.
         case calls(Int)
     }
 
@@ -13,19 +13,19 @@ public struct BreakerSettings: Hashable, Sendable {
 
     /// The fraction of failed calls in the window, 0…1, at which the breaker trips.
     public var failureRate: Double
-    /// The duration from which a call counts as slow; `nil` if durations do not count.
+    /// The minimum duration of a slow call; `nil` if no call counts as slow.
     public var slowCall: Duration?
     /// The fraction of slow calls in the window, 0…1, at which the breaker trips.
     public var slowRate: Double
     /// The calls over which the rates are measured.
     public var window: Window
-    /// The number of calls that the window must hold before the rates can trip the breaker.
+    /// The minimum number of calls in the window before a rate can trip the breaker.
     public var minimumCalls: Int
     /// The number of consecutive failures across the fleet that trips the breaker, whatever the rates; `nil` for no
     /// limit.
     public var consecutiveFailures: Int?
-    /// The number of sidecars that must find the service failing before the breaker trips for the fleet. With
-    /// fewer, it trips only for the sidecars that found it.
+    /// The number of sidecars that must find the service failing before the breaker trips for the fleet. Until then, it
+    /// trips only for those sidecars.
     public var reporters: Int
     /// The range of the open time, which starts at the lower bound and doubles with each failed trial up to the upper
     /// bound.
@@ -33,12 +33,12 @@ public struct BreakerSettings: Hashable, Sendable {
     /// The maximum number of trial calls that the fleet may have in flight while half-open. The same number of
     /// successes closes the breaker.
     public var halfOpenPermits: Int
-    /// The statuses that count as failures, whatever outcome was reported.
+    /// The statuses that count as failures, whatever the reported outcome, unless it is `ignore`.
     public var failureStatuses: StatusSet
     /// The statuses that say nothing about the service's health.
     public var ignoredStatuses: StatusSet
     /// Whether a 429 or 503 with `Retry-After` opens the breaker immediately, for that long.
-    public var honoursRetryAfter: Bool
+    public var honorsRetryAfter: Bool
     /// Whether outcomes are counted and shown but never trip the breaker.
     public var isMetricsOnly: Bool
 
@@ -55,7 +55,7 @@ public struct BreakerSettings: Hashable, Sendable {
         halfOpenPermits: Int = 3,
         failureStatuses: StatusSet = StatusSet(500...599),
         ignoredStatuses: StatusSet = StatusSet(),
-        honoursRetryAfter: Bool = true,
+        honorsRetryAfter: Bool = true,
         isMetricsOnly: Bool = false
     ) {
         self.failureRate = failureRate
@@ -69,7 +69,7 @@ public struct BreakerSettings: Hashable, Sendable {
         self.halfOpenPermits = halfOpenPermits
         self.failureStatuses = failureStatuses
         self.ignoredStatuses = ignoredStatuses
-        self.honoursRetryAfter = honoursRetryAfter
+        self.honorsRetryAfter = honorsRetryAfter
         self.isMetricsOnly = isMetricsOnly
     }
 }
@@ -80,7 +80,8 @@ extension BreakerSettings: DigestedSetting {
             ("failureRate", failureRate), ("slowCall", slowCall), ("slowRate", slowRate), ("window", window),
             ("minimumCalls", minimumCalls), ("consecutiveFailures", consecutiveFailures), ("reporters", reporters),
             ("openFor", openFor), ("halfOpenPermits", halfOpenPermits), ("failureStatuses", failureStatuses),
-            ("ignoredStatuses", ignoredStatuses), ("honoursRetryAfter", honoursRetryAfter), ("isMetricsOnly", isMetricsOnly),
+            ("ignoredStatuses", ignoredStatuses), ("honoursRetryAfter", honorsRetryAfter),
+            ("isMetricsOnly", isMetricsOnly),
         ]
     }
 }
@@ -95,8 +96,8 @@ extension BreakerSettings.Window: DigestedSetting {
 }
 
 extension BreakerSettings {
-    /// Returns the effective outcome of a call that was reported with a status. An explicit `ignore` is never
-    /// overruled.
+    /// Returns the effective outcome of a call with this reported outcome and status. No status overrules an explicit
+    /// `ignore`.
     package func effectiveOutcome(_ outcome: Outcome, status: Int?) -> Outcome {
         guard outcome != .ignore, let status else { return outcome }
         if ignoredStatuses.contains(status) { return .ignore }
@@ -109,33 +110,33 @@ extension BreakerSettings {
         return latencyMilliseconds >= slowCall.wholeMilliseconds
     }
 
-    /// The maximum time, in milliseconds, for which an upstream's `Retry-After` keeps the breaker open; trials follow.
-    package var maximumPause: Int64 { openFor.upperBound.wholeMilliseconds }
+    /// The maximum time, in milliseconds, for which an upstream's `Retry-After` keeps the breaker open. Trials follow.
+    package var maximumPauseMilliseconds: Int64 { openFor.upperBound.wholeMilliseconds }
 
-    /// Returns the milliseconds for which an upstream's `Retry-After` opens the breaker; `nil` if it does not open it.
-    /// The field counts with the statuses for which RFC 9110 and RFC 6585 define it, and with a failure whose status
-    /// is unknown.
-    package func pause(
-        askedFor retryAfterMilliseconds: Int64?, outcome: Outcome, status: Int?
-    ) -> Int64? {
-        guard honoursRetryAfter, !isMetricsOnly, let retryAfterMilliseconds, retryAfterMilliseconds > 0 else { return nil }
-        let effective = effectiveOutcome(outcome, status: status)
+    /// Returns the milliseconds for which an upstream's `Retry-After` opens the breaker; `nil` if it does not open the
+    /// breaker. The field counts with the statuses for which RFC 9110 and RFC 6585 define it (503 and 429), and with a
+    /// failure of unknown status.
+    package func pauseMilliseconds(askedFor retryAfterMilliseconds: Int64?, outcome: Outcome, status: Int?) -> Int64? {
+        guard honorsRetryAfter, !isMetricsOnly, let retryAfterMilliseconds, retryAfterMilliseconds > 0 else {
+            return nil
+        }
+        let effectiveOutcome = effectiveOutcome(outcome, status: status)
         switch status {
-        case 429, 503: guard effective != .ignore else { return nil }
-        case nil: guard effective == .error else { return nil }
+        case 429, 503: guard effectiveOutcome != .ignore else { return nil }
+        case nil: guard effectiveOutcome == .error else { return nil }
         default: return nil
         }
-        return min(retryAfterMilliseconds, maximumPause)
+        return min(retryAfterMilliseconds, maximumPauseMilliseconds)
     }
 
-    /// Returns the milliseconds for which a sidecar's finding counts towards `reporters`, if the finding asks for
-    /// `pause`.
-    package func voteMilliseconds(pause: Int64) -> Int64 {
-        guard case .time(let length) = window else { return pause }
-        return max(length.wholeMilliseconds, pause)
+    /// Returns the milliseconds for which a sidecar's finding counts towards `reporters`.
+    /// - Parameter pauseMilliseconds: the time for which the finding opens the breaker.
+    package func voteMilliseconds(pauseMilliseconds: Int64) -> Int64 {
+        guard case .time(let length) = window else { return pauseMilliseconds }
+        return max(length.wholeMilliseconds, pauseMilliseconds)
     }
 
-    /// Whether each sidecar evaluates outcomes for itself and the fleet counts the sidecars that find the service
+    /// Whether each sidecar evaluates its own outcomes, and the fleet counts the sidecars that find the service
     /// failing.
     package var isDecidedByVotes: Bool { reporters > 1 }
 }

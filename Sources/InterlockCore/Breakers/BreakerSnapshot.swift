@@ -1,8 +1,8 @@
 public import FoundationEssentials
 
-/// A breaker's state as the fleet shares it: the fields of its hash in Redis.
+/// A breaker's state as the fleet shares it: the fields of the breaker's hash in Redis.
 public struct BreakerSnapshot: Hashable, Sendable {
-    /// How a breaker handles calls.
+    /// The state of a breaker, which decides about calls.
     public enum State: String, CaseIterable, Codable, Sendable {
         /// Calls go through.
         case closed
@@ -12,21 +12,21 @@ public struct BreakerSnapshot: Hashable, Sendable {
         case halfOpen = "half_open"
     }
 
-    /// A state that an operator forced, in effect until `AUTO` or until its end.
+    /// A state that an operator forces, in effect until `AUTO` or until its end.
     public enum Forced: String, Codable, CaseIterable, Sendable {
         /// All calls are refused.
         case open
         /// All calls go through, and nothing trips.
         case closed
-        /// Calls are not refused and nothing trips; outcomes are still counted.
+        /// All calls go through, and nothing trips, but outcomes are still counted.
         case disabled
     }
 
     /// The maximum length of `reason`, in bytes of UTF-8.
     public static let maximumReasonLength = 256
 
-    /// Returns the first control character or line separator in a reason, which could break a line or a terminal; `nil`
-    /// if there is none.
+    /// Returns the first control character or line separator in a reason, which could break a line or confuse a
+    /// terminal; `nil` if there is no such character.
     package static func controlCharacter(in reason: String) -> Unicode.Scalar? {
         reason.unicodeScalars.first { isControl($0) }
     }
@@ -52,12 +52,12 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var cause: String = ""
     /// The time of the last change, as Unix time in milliseconds by the Redis clock.
     package var sinceMilliseconds: Int64 = 0
-    /// The end of the breaker's open state, when it half-opens, as Unix time in milliseconds by the Redis clock; 0 if
-    /// it does not half-open by itself.
+    /// The end of the breaker's open state, at which the breaker half-opens, as Unix time in milliseconds by the Redis
+    /// clock; 0 if the state has no such end.
     package var untilMilliseconds: Int64 = 0
     /// The generation number, which rises with every change of state.
     public var generation: Int64 = 0
-    /// The number of times that the breaker opened.
+    /// The number of times that the breaker has opened.
     public var trips: Int64 = 0
     /// The fraction of failed calls in the window at the last report, 0…1.
     public var failureRate: Double = 0
@@ -65,16 +65,16 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var slowRate: Double = 0
     /// The number of calls in the window at the last report.
     public var calls: Int64 = 0
-    /// The author of the last change: a sidecar's ID, with the API key's name if a person made it.
+    /// The author of the last change: a sidecar's ID, with the name of the API key if a person made the change.
     public var changedBy: String = ""
-    /// The state that an operator forced; `nil` if there is none.
+    /// The state that an operator forced; `nil` if no state is forced.
     public var forced: Forced?
-    /// The end of the forced state, as Unix time in milliseconds by the Redis clock; 0 if it does not end by
-    /// itself.
+    /// The end of the forced state, as Unix time in milliseconds by the Redis clock; 0 if the state remains until an
+    /// operator ends it.
     package var forcedUntilMilliseconds: Int64 = 0
     /// The human-readable reason, from an operator or a failed probe; may be empty.
     public var reason: String = ""
-    /// The number of times that the breaker opened since it was last closed. The open time grows with it.
+    /// The number of times that the breaker has opened since it was last closed. The open time grows with this number.
     public var streak: Int64 = 0
     /// The number of failures in a row across the fleet, at the last report.
     public var consecutive: Int64 = 0
@@ -85,9 +85,10 @@ public struct BreakerSnapshot: Hashable, Sendable {
         fill(&self)
     }
 
-    /// Reads the fields of an event or a reply by their names. A missing field is empty or 0.
+    /// Reads the fields of an event or a reply by name. A missing field is empty or 0.
     package init(
-        state: State, text: (String) throws -> String?, number: (String) throws -> Int64?, rate: (String) throws -> Double?
+        state: State, text: (String) throws -> String?, number: (String) throws -> Int64?,
+        rate: (String) throws -> Double?
     ) rethrows {
         self.state = state
         cause = try text("cause") ?? ""
@@ -108,24 +109,26 @@ public struct BreakerSnapshot: Hashable, Sendable {
 
     /// The time of the last change, by the Redis clock; `nil` if the breaker never changed.
     public var since: Date? { Self.date(sinceMilliseconds) }
-    /// The end of the breaker's open state, when it half-opens, by the Redis clock; `nil` if it does not half-open by
-    /// itself.
+    /// The end of the breaker's open state, at which the breaker half-opens, by the Redis clock; `nil` if the state has
+    /// no such end.
     public var until: Date? { Self.date(untilMilliseconds) }
-    /// The end of the forced state, by the Redis clock; `nil` if it does not end by itself or no state is forced.
+    /// The end of the forced state, by the Redis clock; `nil` if no state is forced, or if the state remains until an
+    /// operator ends it.
     public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }
 
     /// Returns the reasons for the state, the most important one first.
     /// - Parameter ownCause: the cause if the sidecar has opened the breaker for itself only.
     package func reasons(ownCause: String? = nil) -> String {
-        let end = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
+        let endMilliseconds = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
         let reasons = [
             forced.map { "forced \($0.rawValue)" } ?? cause, ownCause.map { "this sidecar only: \($0)" } ?? "", reason,
-            end > 0 ? "until \(ReadableText.moment(epochMilliseconds: end))" : "", changedBy.isEmpty ? "" : "by \(changedBy)",
+            endMilliseconds > 0 ? "until \(ReadableText.moment(epochMilliseconds: endMilliseconds))" : "",
+            changedBy.isEmpty ? "" : "by \(changedBy)",
         ]
         return reasons.filter { !$0.isEmpty }.joined(separator: ", ")
     }
 
-    /// Returns `nil` for 0, which means never.
+    /// Returns the date of a Unix time in milliseconds; `nil` for 0, which means never.
     private static func date(_ milliseconds: Int64) -> Date? {
         milliseconds > 0 ? Date(epochMilliseconds: milliseconds) : nil
     }

@@ -6,9 +6,9 @@ public struct OutcomeReport: Sendable {
     public var latency: Duration?
     /// The HTTP status of the response; `nil` if unknown. The breaker's settings define which statuses are failures.
     public var status: Int?
-    /// The time that the service asked callers to wait, as in `Retry-After`; `nil` if it did not.
+    /// The time for which the service asked callers to wait, as in `Retry-After`; `nil` if it did not ask.
     public var retryAfter: Duration?
-    /// Whether the caller abandoned the call. Such a call counts as slow if it ran long enough, and is ignored
+    /// Whether the caller abandoned the call. An abandoned call counts as slow if it ran long enough, and is ignored
     /// otherwise.
     package var isUnfinished = false
 
@@ -41,7 +41,7 @@ public struct OutcomeReport: Sendable {
         self.init(outcome: outcome, status: status, retryAfter: .milliseconds(retryAfterMilliseconds))
     }
 
-    /// Returns the report of a call that was abandoned.
+    /// Returns the report of an abandoned call.
     package static func unfinished(afterMilliseconds milliseconds: Int64?) -> OutcomeReport {
         var report = OutcomeReport(outcome: .ignore, latencyMilliseconds: milliseconds)
         report.isUnfinished = true

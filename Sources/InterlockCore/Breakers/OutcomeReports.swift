@@ -1,13 +1,14 @@
-/// Decides when this sidecar reports its outcomes to Redis: at most ten times a second on average, and immediately when
-/// they would trip the breaker.
+/// Decides when this sidecar reports outcomes to Redis: at most ten times a second on average, and immediately when the
+/// outcomes would trip the breaker.
 struct OutcomeReports: Sendable {
     static let intervalMilliseconds: Int64 = 100
 
     private(set) var unsent = OutcomeSums()
-    private var isPlanned = false
+    /// Whether a `sendAt` is pending.
+    private var isScheduled = false
     private var inFlight: OutcomeSums?
-    /// The earliest time of the next regular report. Every report moves it by the interval, so an early one delays the
-    /// next.
+    /// The earliest time of the next regular report. Every report moves this time by the interval, so an urgent report
+    /// delays the next one.
     private var mayReportFrom = Instant(nanoseconds: .min)
 
     /// The sums that Redis has not counted yet: those in flight and the unsent ones.
@@ -17,35 +18,34 @@ struct OutcomeReports: Sendable {
         unsent.add(isFailure: isFailure, isSlow: isSlow)
     }
 
-    /// Decides when to send the unsent sums. While a report is in flight they wait, and its end calls this method
-    /// again.
-    mutating func plan(isUrgent: Bool, now: Instant) -> Breaker.ReportAction {
+    /// Decides when to send the unsent sums. They wait while a report is in flight; its end calls this method again.
+    mutating func scheduleReport(isUrgent: Bool, now: Instant) -> Breaker.ReportAction {
         guard !unsent.isEmpty else { return .none }
         guard inFlight == nil else { return isUrgent ? .sendNext : .none }
-        // At most one report is early, so that later failures are not sent one by one if Redis does not trip.
+        // Only one report may be early, so that later failures are not sent one by one if Redis does not trip.
         if isUrgent, mayReportFrom <= now.advanced(byMilliseconds: Self.intervalMilliseconds) { return .sendNow }
-        guard !isPlanned else { return .none }
-        isPlanned = true
+        guard !isScheduled else { return .none }
+        isScheduled = true
         return .sendAt(max(now, mayReportFrom))
     }
 
     /// Decides what to do at the time that `sendAt` named.
-    mutating func handlePlannedReport(now: Instant) -> Breaker.ReportAction {
-        isPlanned = false
+    mutating func scheduledReportDue(now: Instant) -> Breaker.ReportAction {
+        isScheduled = false
         guard !unsent.isEmpty, inFlight == nil else { return .none }
         guard mayReportFrom > now else { return .sendNow }
-        isPlanned = true
+        isScheduled = true
         return .sendAt(mayReportFrom)
     }
 
-    /// Removes and returns the sums to send; `nil` if there are none or a report is in flight.
-    /// - Parameter inWindow: the sums still in the window. A delayed report sends no more than these.
+    /// Removes and returns the sums to send; `nil` if there is nothing to send or a report is in flight.
+    /// - Parameter inWindow: the sums that are still in the window. A delayed report sends at most these.
     mutating func take(now: Instant, inWindow: OutcomeSums) -> OutcomeSums? {
         guard !unsent.isEmpty, inFlight == nil else { return nil }
         var sums = unsent
         if inWindow.calls < unsent.calls {
             sums = inWindow
-            // The window's failures in a row may have been reported already.
+            // The window's failures in a row may include failures that an earlier report contained.
             sums.trailingFailures = unsent.trailingFailures
         }
         unsent = OutcomeSums()
@@ -55,8 +55,8 @@ struct OutcomeReports: Sendable {
         return sums
     }
 
-    /// Call when the report in flight was answered or failed.
-    mutating func ended() {
+    /// Records that the report in flight was answered or failed.
+    mutating func finishReport() {
         inFlight = nil
     }
 
@@ -65,7 +65,7 @@ struct OutcomeReports: Sendable {
         unsent = sums.followed(by: unsent)
     }
 
-    /// Discards the sums of a generation that has ended, and lets the next urgent report be sent immediately.
+    /// Discards the sums of the former generation, and allows the next urgent report immediately.
     mutating func generationEnded() {
         unsent = OutcomeSums()
         mayReportFrom = Instant(nanoseconds: .min)

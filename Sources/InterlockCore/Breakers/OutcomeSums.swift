@@ -18,7 +18,7 @@ package struct OutcomeSums: Hashable, Sendable {
     /// Whether any call succeeded.
     package var hasSuccess: Bool { calls > failures }
 
-    /// Returns the sums of these outcomes followed by `later`.
+    /// Returns the sums of these outcomes followed by the `later` ones.
     package func followed(by later: OutcomeSums) -> OutcomeSums {
         OutcomeSums(
             calls: calls &+ later.calls, failures: failures &+ later.failures, slow: slow &+ later.slow,
@@ -37,8 +37,8 @@ package struct OutcomeSums: Hashable, Sendable {
         }
     }
 
-    /// Returns the cause for which these sums trip a breaker with these settings; `nil` if they do not. The script
-    /// applies the same rule to the fleet's sums.
+    /// Returns the cause for which these sums trip a breaker with these settings; `nil` if they do not trip it. The
+    /// script applies the same rule to the fleet's sums.
     package func cause(by settings: BreakerSettings) -> BreakerCause? {
         if calls >= Int64(settings.minimumCalls), calls > 0 {
             if Double(failures) / Double(calls) >= settings.failureRate { return .failures }

@@ -1,13 +1,13 @@
-/// The conditions for a successful answer to an HTTP probe, all of which must hold.
+/// The conditions for a successful response to an HTTP probe, all of which must hold.
 package struct ProbeExpectation: Hashable, Sendable {
     /// A condition on the body, checked on its first `inspectedBytes`.
     package enum Body: Hashable, Sendable {
         case contains(String)
-        /// The value at a path of JSON (dots and brackets with names and numbers, as in RFC 9535), as text.
+        /// The text of the value at a path of the JSON document; see `JSONPath`.
         case json(path: String, equals: String)
     }
 
-    /// A header that the answer must have, with this value.
+    /// A header that the response must have, with its value.
     package struct Header: Hashable, Sendable {
         package var name: String
         package var value: String
@@ -18,7 +18,7 @@ package struct ProbeExpectation: Hashable, Sendable {
         }
     }
 
-    /// The number of bytes at the start of a body that are checked.
+    /// The number of bytes at the start of a body that conditions apply to.
     package static let inspectedBytes = 64 * 1024
 
     package var statuses: StatusSet

@@ -12,7 +12,7 @@ package struct ProbeSettings: Hashable, Sendable {
     package enum Origin: String, CaseIterable, Hashable, Sendable {
         /// One elected sidecar of the fleet.
         case one
-        /// Every sidecar; the majority of the fleet decides.
+        /// Every sidecar. The majority of the fleet decides.
         case all
     }
 
@@ -46,7 +46,7 @@ package struct ProbeSettings: Hashable, Sendable {
         self.origin = origin
     }
 
-    /// The lifetime of an unconfirmed outage: the sidecar that probes may have died.
+    /// The lifetime of an outage that no further probe confirms, because the sidecar that probes may have died.
     package var outageLifetime: Duration { interval * 3 + timeout }
 }
 
@@ -54,7 +54,8 @@ extension ProbeSettings: DigestedSetting {
     package var digestedParts: Parts {
         [
             ("target", target), ("interval", interval), ("timeout", timeout), ("expectation", expectation),
-            ("unhealthyAfter", unhealthyAfter), ("healthyAfter", healthyAfter), ("isFollowedByTrial", isFollowedByTrial),
+            ("unhealthyAfter", unhealthyAfter), ("healthyAfter", healthyAfter),
+            ("isFollowedByTrial", isFollowedByTrial),
             ("origin", origin),
         ]
     }

@@ -1,11 +1,11 @@
 public import FoundationEssentials
 
-/// A sidecar's view of a service's probes. The results are those of the probes that this sidecar made.
+/// A sidecar's view of a service's probes. Its results are those of this sidecar's own probes.
 public struct ProbeStatus: Hashable, Sendable {
     /// The prober: `elected` (this sidecar), `another`, `all`, `alone` (this sidecar, while Redis is unreachable), or
     /// `undecided`.
     public var prober: String
-    /// The finding of the last probe: `good`, `bad` or `unjudged`; `nil` if the sidecar has made none.
+    /// The finding of the last probe: `good`, `bad` or `unjudged`; `nil` if the sidecar has made no probe.
     public var finding: String?
     /// The reason that the last probe was not good; `nil` if it was good or no probe was made.
     public var reason: String?
@@ -15,6 +15,7 @@ public struct ProbeStatus: Hashable, Sendable {
     public var failures: Int64
     /// The number of good probes in a row, up to the last.
     public var successes: Int64
+    /// The end of the last probe, as Unix time in milliseconds; see `at`.
     package var atMilliseconds: Int64?
 
     package init(

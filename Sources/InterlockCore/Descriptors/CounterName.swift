@@ -1,13 +1,14 @@
 /// The part of a counter's key that encodes a descriptor's entries: `message_type=marketing,to_number=2061111111`.
 /// Ambiguous characters are percent-encoded as in a URL, so no two descriptors have the same text.
 package struct CounterName: Sendable {
-    /// The maximum length in bytes. A longer name is cut and ends in a digest of the full name.
+    /// The maximum length in bytes. A longer name is cut, and ends in a digest of the full name.
     package static let maximumBytes = 400
 
     private var bytes: [UInt8] = []
 
     package init() {}
 
+    /// Appends an entry.
     package mutating func append(key: String, value: String) {
         if !bytes.isEmpty { bytes.append(UInt8(ascii: ",")) }
         append(key, isKey: true)
@@ -32,9 +33,10 @@ package struct CounterName: Sendable {
         number < 10 ? UInt8(ascii: "0") + number : UInt8(ascii: "A") + number - 10
     }
 
+    /// The name, at most `maximumBytes` long.
     package var text: String {
         guard bytes.count > Self.maximumBytes else { return String(decoding: bytes, as: UTF8.self) }
-        let full = String(decoding: bytes, as: UTF8.self)
-        return String(decoding: bytes.prefix(Self.maximumBytes - 20), as: UTF8.self) + "~" + TextDigest.of(full)
+        let fullName = String(decoding: bytes, as: UTF8.self)
+        return String(decoding: bytes.prefix(Self.maximumBytes - 20), as: UTF8.self) + "~" + TextDigest.of(fullName)
     }
 }

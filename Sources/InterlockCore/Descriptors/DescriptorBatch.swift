@@ -1,6 +1,6 @@
 /// The requests of one domain that are evaluated together.
 package struct DescriptorBatch: Sendable {
-    /// A request and the descriptors that the script decides.
+    /// A request, with the descriptors on which the script decides.
     package struct Request: Sendable {
         package var id: Int
         package var plan: DescriptorPlan
@@ -15,13 +15,14 @@ package struct DescriptorBatch: Sendable {
 
     package private(set) var limits: LimitBatch
     package private(set) var requests: [Request] = []
-    /// The index in `limits.charges` of each descriptor, by run; `nil` if the script does not decide it.
+    /// For each run, the index in `limits.charges` of each descriptor's charge; `nil` if the script does not decide on
+    /// the descriptor.
     private(set) var chargeOfItem: [[Int?]] = []
-    /// The number of this batch among those of its limiter.
+    /// The number that identifies the batch in its limiter.
     var number: UInt64 = 0
-    /// Whether its requests have been answered without a verdict.
+    /// Whether the requests have been answered without a verdict.
     var isOverdue = false
-    private var indices: [CounterID: Int] = [:]
+    private var counterIndices: [CounterID: Int] = [:]
     /// The plan of the last run, which the next request may repeat.
     private var lastPlan: DescriptorPlan?
 
@@ -29,7 +30,7 @@ package struct DescriptorBatch: Sendable {
 
     package var isEmpty: Bool { requests.isEmpty }
 
-    /// Appends a request. Returns `false` if it does not fit and has to go into the next batch.
+    /// Appends a request. Returns `false` if the request does not fit and must join the next batch.
     mutating func append(_ request: Request) -> Bool {
         let plan = request.plan
         if plan == lastPlan {
@@ -38,22 +39,24 @@ package struct DescriptorBatch: Sendable {
             return true
         }
         guard isEmpty || hasCapacity(for: plan) else { return false }
-        let first = limits.charges.count
+        let firstCharge = limits.charges.count
         var repeatsCounter = false
         chargeOfItem.append(
             plan.items.map { item in
-                guard let asked = item.charge else { return nil }
-                let counter = index(of: asked)
-                // Two descriptors with the same counter share one charge if the request takes from all counters or from
-                // none.
-                if let known = limits.charges[first...].firstIndex(where: { $0.counter == counter }) {
+                guard let charge = item.charge else { return nil }
+                let counterIndex = index(of: charge)
+                // If a request takes from all counters or takes nothing, two descriptors with the same counter share
+                // one charge.
+                if let chargeIndex = limits.charges[firstCharge...].firstIndex(where: {
+                    $0.counterIndex == counterIndex
+                }) {
                     repeatsCounter = true
                     if limits.mode == .allOrNone {
-                        limits.raiseCharge(known, by: asked.cost)
-                        return known
+                        limits.raiseCharge(chargeIndex, by: charge.cost)
+                        return chargeIndex
                     }
                 }
-                return limits.appendCharge(asked.cost, to: counter)
+                return limits.appendCharge(charge.cost, to: counterIndex)
             })
         limits.appendRun(count: 1)
         requests.append(request)
@@ -67,9 +70,9 @@ package struct DescriptorBatch: Sendable {
         else { return false }
         // One batch cannot use two definitions of one counter.
         return plan.items.lazy.compactMap(\.charge).allSatisfy { charge in
-            guard let known = indices[Self.id(of: charge)] else { return true }
-            let counter = limits.counters[known]
-            return limits.definitions[counter.definition] == charge.limit && counter.isAligned == charge.isAligned
+            guard let index = counterIndices[Self.id(of: charge)] else { return true }
+            let counter = limits.counters[index]
+            return limits.definitions[counter.definitionIndex] == charge.limit && counter.isAligned == charge.isAligned
         }
     }
 
@@ -77,11 +80,12 @@ package struct DescriptorBatch: Sendable {
         CounterID(name: charge.counter, limit: ExactText(charge.limit.name))
     }
 
+    /// Returns the index of the charge's counter, and adds the counter if it is new.
     private mutating func index(of charge: DescriptorPlan.Charge) -> Int {
         let id = Self.id(of: charge)
-        if let known = indices[id] { return known }
+        if let index = counterIndices[id] { return index }
         let index = limits.appendCounter(charge.limit, name: charge.counter.text, isAligned: charge.isAligned)
-        indices[id] = index
+        counterIndices[id] = index
         return index
     }
 }

@@ -2,7 +2,7 @@
 /// byte by byte.
 package struct DescriptorEntry: Hashable, Sendable {
     /// The maximum number of entries in a descriptor or a quota bucket.
-    package static let maximum = 64
+    package static let maximumCount = 64
 
     package var key: String
     package var value: String

@@ -1,12 +1,13 @@
-/// The rules of a domain, indexed for lookup. A descriptor matches the rule that is reached by following its entries
-/// one by one to the last. An exact value takes precedence over patterns, which apply in file order, and patterns over
-/// a rule for any value. There is no backtracking from a chosen rule.
+/// The rules of a domain, indexed for lookup. Each entry of a descriptor leads from a rule to one of the rules below
+/// it. The descriptor matches the rule that its last entry leads to. An exact value takes precedence over patterns,
+/// which apply in file order, and patterns take precedence over a rule for any value. There is no backtracking from a
+/// chosen rule.
 package struct DescriptorIndex: Sendable {
-    /// A rule at which a descriptor ends. It outlives its index, so decisions made before a reload can still be
-    /// reported.
+    /// A rule at which a descriptor can end. It outlives its index, so that a decision made before a reload can still
+    /// be reported.
     package final class Rule: Hashable, Sendable {
         package let rule: DescriptorRule
-        /// The rule's name in metrics and answers: `message_type=marketing,to_number`.
+        /// The rule's name in metrics and responses: `message_type=marketing,to_number`.
         package let path: String
 
         init(_ rule: DescriptorRule, path: String) {
@@ -14,7 +15,7 @@ package struct DescriptorIndex: Sendable {
             self.path = path
         }
 
-        /// How long the rule's counts are remembered, in milliseconds; 0 if it counts nothing.
+        /// The window of the rule's limit, in milliseconds; 0 if the rule counts nothing.
         package var windowMilliseconds: Int64 {
             if case .rate(let definition, _)? = rule.limit { definition.windowMilliseconds } else { 0 }
         }
@@ -31,19 +32,24 @@ package struct DescriptorIndex: Sendable {
         package var counter: String
     }
 
+    /// A rule, with the rules below it.
     private struct Node: Sendable {
+        /// The rule; `nil` if it has no limit.
         var rule: Rule?
+        /// Whether all values that the rule's pattern matches share one counter.
         var isShared = false
+        /// The rules below, by key.
         var branches: [ExactText: Branch] = [:]
     }
 
+    /// The indices of the rules for one key.
     private struct Branch: Sendable {
-        var exact: [ExactText: Int] = [:]
+        var exactValues: [ExactText: Int] = [:]
         var patterns: [(pattern: DescriptorPattern, node: Int)] = []
-        var any: Int?
+        var anyValue: Int?
     }
 
-    /// The rules with a limit, unlimited ones included, in file order.
+    /// The rules with a limit, including unlimited rules, in file order.
     package private(set) var rules: [Rule] = []
     private var nodes: [Node] = [Node()]
 
@@ -56,10 +62,10 @@ package struct DescriptorIndex: Sendable {
         nodes.append(Node(isShared: rule.isShared))
         let branch = ExactText(rule.key)
         switch rule.value {
-        case nil: nodes[parent].branches[branch, default: Branch()].any = node
+        case nil: nodes[parent].branches[branch, default: Branch()].anyValue = node
         case let pattern? where pattern.hasStars:
             nodes[parent].branches[branch, default: Branch()].patterns.append((pattern, node))
-        case let value?: nodes[parent].branches[branch, default: Branch()].exact[ExactText(value.text)] = node
+        case let value?: nodes[parent].branches[branch, default: Branch()].exactValues[ExactText(value.text)] = node
         }
         var path = path.isEmpty ? rule.key : path + "," + rule.key
         if let value = rule.value { path += "=" + value.text }
@@ -68,7 +74,7 @@ package struct DescriptorIndex: Sendable {
             nodes[node].rule = indexed
             rules.append(indexed)
         }
-        for next in rule.rules { add(next, below: node, path: path) }
+        for nestedRule in rule.rules { add(nestedRule, below: node, path: path) }
     }
 
     /// Returns the rule that a descriptor matches; `nil` if no rule limits it. O(entries), and O(patterns) at each.
@@ -82,40 +88,42 @@ package struct DescriptorIndex: Sendable {
         return match(at: node, counter)
     }
 
-    /// Returns the rule that unordered entries, each with a different key, lead to. If there are several ways, the
-    /// first in key order applies. O(entries²), plus O(entries) for each rule on a dead end: no rule is visited twice.
+    /// Returns the rule that entries with different keys lead to in any order. If several orders lead to a rule, the
+    /// first in key order applies. O(entries²), plus O(entries) for each rule on a dead end, because no rule is visited
+    /// twice.
     package func match(unordered entries: [DescriptorEntry]) -> Match? {
         match(unordered: entries.sorted { $0.key < $1.key }, from: 0, CounterName())
     }
 
-    private func match(unordered left: [DescriptorEntry], from node: Int, _ counter: CounterName) -> Match? {
-        guard !left.isEmpty else { return match(at: node, counter) }
-        for (index, entry) in left.enumerated() {
+    private func match(unordered remaining: [DescriptorEntry], from node: Int, _ counter: CounterName) -> Match? {
+        guard !remaining.isEmpty else { return match(at: node, counter) }
+        for (index, entry) in remaining.enumerated() {
             var counter = counter
             guard let next = step(from: node, by: entry, &counter) else { continue }
-            var rest = left
-            rest.remove(at: index)
-            if let found = match(unordered: rest, from: next, counter) { return found }
+            var others = remaining
+            others.remove(at: index)
+            if let match = match(unordered: others, from: next, counter) { return match }
         }
         return nil
     }
 
-    /// - Returns: the node that an entry leads to; `nil` if there is none, which leaves the counter's name unchanged.
+    /// Follows an entry, and appends it to the counter's name.
+    /// - Returns: the node that the entry leads to; `nil` if it leads to no node, which leaves the name unchanged.
     private func step(from node: Int, by entry: DescriptorEntry, _ counter: inout CounterName) -> Int? {
         guard let branch = nodes[node].branches[ExactText(entry.key)] else { return nil }
-        var counted = entry.value
+        var countedValue = entry.value
         let next: Int
-        if let exact = branch.exact[ExactText(entry.value)] {
-            next = exact
-        } else if let found = branch.patterns.first(where: { $0.pattern.matches(entry.value) }) {
-            next = found.node
-            if nodes[next].isShared { counted = found.pattern.text }
-        } else if let any = branch.any {
-            next = any
+        if let node = branch.exactValues[ExactText(entry.value)] {
+            next = node
+        } else if let match = branch.patterns.first(where: { $0.pattern.matches(entry.value) }) {
+            next = match.node
+            if nodes[next].isShared { countedValue = match.pattern.text }
+        } else if let node = branch.anyValue {
+            next = node
         } else {
             return nil
         }
-        counter.append(key: entry.key, value: counted)
+        counter.append(key: entry.key, value: countedValue)
         return next
     }
 
@@ -138,17 +146,19 @@ extension DescriptorEntry {
         return entries
     }
 
+    /// Decodes percent-encoded text; returns `nil` if it is invalid.
     private static func decoded(_ text: Substring.UTF8View) -> String? {
         var bytes: [UInt8] = []
-        var rest = text[...]
-        while let byte = rest.popFirst() {
+        var remaining = text[...]
+        while let byte = remaining.popFirst() {
             guard byte == UInt8(ascii: "%") else {
                 bytes.append(byte)
                 continue
             }
-            guard rest.count >= 2, let decoded = UInt8(String(Substring(rest.prefix(2))), radix: 16) else { return nil }
-            bytes.append(decoded)
-            rest = rest.dropFirst(2)
+            guard remaining.count >= 2, let decodedByte = UInt8(String(Substring(remaining.prefix(2))), radix: 16)
+            else { return nil }
+            bytes.append(decodedByte)
+            remaining = remaining.dropFirst(2)
         }
         return String(validating: bytes, as: UTF8.self)
     }

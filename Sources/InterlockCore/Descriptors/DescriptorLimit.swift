@@ -2,12 +2,13 @@
 package enum DescriptorLimit: Hashable, Sendable {
     /// All descriptors pass and are counted only in the metrics.
     case unlimited
-    /// No descriptor passes. The window is only shown to callers; there is no counter.
+    /// No descriptor passes. Callers are shown the window, but there is no counter.
     case blocked(window: Duration)
     /// A limited number of descriptors pass in each window. The limit's name is the last part of the counters' keys.
+    /// The windows of an aligned limit begin at multiples of their length, by the Redis clock.
     case rate(LimitDefinition, isAligned: Bool)
 
-    /// The window of a limit of 0 that names none.
+    /// The window of a limit of 0 whose definition names no window.
     package static let blockedWindow = Duration.seconds(86_400)
 }
 

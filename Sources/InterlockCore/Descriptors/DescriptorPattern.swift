@@ -1,4 +1,4 @@
-/// The values that a rule matches: a text in which each `*` matches any number of characters, including zero.
+/// A pattern for the values that a rule matches. Each `*` matches any number of characters, including zero.
 package struct DescriptorPattern: Hashable, Sendable {
     package let text: String
     /// The texts before, between and after the stars; a single part if there is no star.
@@ -13,24 +13,23 @@ package struct DescriptorPattern: Hashable, Sendable {
 
     /// Returns whether the pattern matches `value`. O(length of the value × parts).
     package func matches(_ value: String) -> Bool {
-        var rest = Substring(value).utf8
-        guard hasStars else { return rest.elementsEqual(parts[0]) }
-        guard rest.starts(with: parts[0]) else { return false }
-        rest = rest.dropFirst(parts[0].count)
+        var remaining = Substring(value).utf8
+        guard hasStars else { return remaining.elementsEqual(parts[0]) }
+        guard remaining.starts(with: parts[0]) else { return false }
+        remaining = remaining.dropFirst(parts[0].count)
         for part in parts.dropFirst().dropLast() where !part.isEmpty {
-            guard let found = Self.firstEnd(of: part, in: rest) else { return false }
-            rest = rest[found...]
+            guard let end = Self.firstEnd(of: part, in: remaining) else { return false }
+            remaining = remaining[end...]
         }
         let last = parts[parts.count - 1]
-        return rest.count >= last.count && rest.suffix(last.count).elementsEqual(last)
+        return remaining.count >= last.count && remaining.suffix(last.count).elementsEqual(last)
     }
 
     /// Returns the index after the first `part` in `text`; `nil` if `text` does not contain it.
     private static func firstEnd(of part: [UInt8], in text: Substring.UTF8View) -> Substring.Index? {
         var start = text.startIndex
         while start < text.endIndex {
-            let rest = text[start...]
-            if rest.starts(with: part) { return text.index(start, offsetBy: part.count) }
+            if text[start...].starts(with: part) { return text.index(start, offsetBy: part.count) }
             start = text.index(after: start)
         }
         return nil

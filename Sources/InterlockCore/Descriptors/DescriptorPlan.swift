@@ -9,10 +9,11 @@ package struct DescriptorPlan: Hashable, Sendable {
         package var cost: Int64
     }
 
+    /// The plan for one descriptor.
     package struct Item: Hashable, Sendable {
-        /// The answer if the script does not decide the descriptor.
+        /// The status if the script does not decide on the descriptor.
         package var status: DescriptorStatus
-        /// `nil` if the script does not decide the descriptor.
+        /// The charge on which the script decides; `nil` if it does not decide on the descriptor.
         package var charge: Charge?
     }
 

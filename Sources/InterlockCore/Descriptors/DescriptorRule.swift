@@ -1,13 +1,13 @@
-/// A rule of a domain: the entry it matches, the limit of descriptors that end with that entry, and the rules for the
-/// next entry.
+/// A rule of a domain: the entry that it matches, the limit of the descriptors that end with this entry, and the rules
+/// for the next entry.
 package struct DescriptorRule: Hashable, Sendable {
     package var key: String
-    /// The value to match; `nil` for any value. A value without stars takes precedence over patterns, and patterns over
-    /// any value.
+    /// The value to match; `nil` for any value. A value without stars takes precedence over patterns, and patterns take
+    /// precedence over any value.
     package var value: DescriptorPattern?
-    /// The limit of descriptors that end here; `nil` if they are not limited.
+    /// The limit of the descriptors that end at this rule; `nil` if they are not limited.
     package var limit: DescriptorLimit?
-    /// The name that answers report and by which other rules replace this one.
+    /// The name in responses and in the `replaces` of other rules.
     package var name: String?
     /// The names of rules that do not apply to a request that this rule matches.
     package var replaces: [String] = []
@@ -19,7 +19,9 @@ package struct DescriptorRule: Hashable, Sendable {
     package var hasDetailedMetrics = false
     package var rules: [DescriptorRule] = []
 
-    package init(key: String, value: DescriptorPattern? = nil, limit: DescriptorLimit? = nil, rules: [DescriptorRule] = []) {
+    package init(
+        key: String, value: DescriptorPattern? = nil, limit: DescriptorLimit? = nil, rules: [DescriptorRule] = []
+    ) {
         self.key = key
         self.value = value
         self.limit = limit
@@ -31,7 +33,8 @@ extension DescriptorRule: DigestedSetting {
     /// All settings except the nested rules, whose lines follow.
     package var digestedParts: Parts {
         [
-            ("key", key), ("value", value), ("limit", limit), ("name", name), ("replaces", replaces), ("isShadow", isShadow),
+            ("key", key), ("value", value), ("limit", limit), ("name", name), ("replaces", replaces),
+            ("isShadow", isShadow),
             ("sharesCount", isShared), ("hasDetailedMetrics", hasDetailedMetrics),
         ]
     }

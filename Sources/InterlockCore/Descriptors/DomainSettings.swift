@@ -1,9 +1,9 @@
 /// The domains of Envoy's rate limit service, and the time limit of its answers.
 package struct DomainSettings: Hashable, Sendable {
-    package static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(60)
+    package static let timeoutRange: ClosedRange<Duration> = .milliseconds(1) ... .seconds(60)
 
     package var definitions: [RateLimitDomain] = []
-    /// The time limit for an answer of Redis, after which a domain acts as if Redis were unreachable. Envoy waits 20 ms
+    /// The time limit for a reply of Redis, after which a domain acts as if Redis were unreachable. Envoy waits 20 ms
     /// by default.
     package var timeout = Duration.milliseconds(15)
 

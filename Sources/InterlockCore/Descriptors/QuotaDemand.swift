@@ -1,8 +1,9 @@
 /// The amount of a limit that a data plane needs, estimated from its reports.
 package struct QuotaDemand: Hashable, Sendable {
     /// The ratio of the expected need to the recent one, because the load may double.
-    private static let headroom: Int64 = 2
-    private var requests: Int64?
+    private static let headroomFactor: Int64 = 2
+    /// The estimated number of requests per fill; `nil` before a report gives a rate.
+    private var requestsPerFill: Int64?
 
     package init() {}
 
@@ -13,19 +14,20 @@ package struct QuotaDemand: Hashable, Sendable {
     /// - Parameters:
     ///   - requests: the requests allowed and denied since the previous report.
     ///   - milliseconds: the time since the previous report; 0 for the first one.
-    package mutating func report(requests: Int64, over milliseconds: Int64, of rate: QuotaRate) {
+    package mutating func report(requests: Int64, overMilliseconds milliseconds: Int64, of rate: QuotaRate) {
         isIdle = requests == 0
         guard milliseconds > 0 else { return }
-        let window = rate.seconds * 1000
-        let (product, overflow) = requests.multipliedReportingOverflow(by: window)
-        let now = overflow ? rate.tokens : product / milliseconds + (product % milliseconds > 0 ? 1 : 0)
-        // The estimate at most halves with each report, so that a short pause costs little.
-        self.requests = max(now, (self.requests ?? 0) / 2)
+        let fillMilliseconds = rate.seconds * 1000
+        let (product, overflow) = requests.multipliedReportingOverflow(by: fillMilliseconds)
+        let reportedPerFill = overflow ? rate.tokens : product / milliseconds + (product % milliseconds > 0 ? 1 : 0)
+        // A report at most halves the estimate, so that a short pause costs little.
+        requestsPerFill = max(reportedPerFill, (requestsPerFill ?? 0) / 2)
     }
 
-    /// Returns the tokens needed per fill; all tokens of the limit before a report gives a rate.
+    /// Returns the number of tokens needed per fill. Before a report gives a rate, these are all tokens of the limit.
     package func tokens(of rate: QuotaRate) -> Int64 {
-        guard let requests else { return rate.tokens }
-        return min(rate.tokens, requests > rate.tokens / Self.headroom ? rate.tokens : requests * Self.headroom)
+        guard let requestsPerFill else { return rate.tokens }
+        let needsAll = requestsPerFill > rate.tokens / Self.headroomFactor
+        return min(rate.tokens, needsAll ? rate.tokens : requestsPerFill * Self.headroomFactor)
     }
 }

@@ -2,14 +2,14 @@
 package struct RateLimitDomain: Hashable, Sendable {
     package var name: String
     package var rules: [DescriptorRule]
-    /// Whether each descriptor of a request takes independently, even if another one is refused. By default, a request
-    /// takes from all its limits or from none.
+    /// Whether each descriptor of a request takes independently, even if another descriptor is refused. By default, a
+    /// request takes from all of its limits or is refused and takes nothing.
     package var isIndependent = false
     /// Whether refused requests also count, as in the reference implementation, so that a full window stays full.
     package var countsRefused = false
     /// Whether the domain refuses no request and only counts what it would refuse.
     package var isShadow = false
-    /// The behavior while Redis is unreachable or does not answer in time.
+    /// The behavior while Redis is unreachable or does not reply in time.
     package var whenRedisIsDown = OutagePolicy.local
     /// The maximum number of descriptors with their own counters, at least 1. Beyond it, all descriptors that end at
     /// the same rule share one counter.
@@ -30,7 +30,7 @@ extension RateLimitDomain: DigestedSetting {
         ]
     }
 
-    /// The digest by which sidecars detect that their rules of a domain differ, like `ServiceDefinition.digest`.
+    /// A digest of the rules, like `ServiceDefinition.digest`. Sidecars compare it to detect that their rules differ.
     package var digest: String {
         TextDigest.of(digestedLines(except: Self.unset) + Self.lines(of: rules, at: ""))
     }

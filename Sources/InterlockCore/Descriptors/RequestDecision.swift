@@ -6,7 +6,7 @@ package struct RequestDecision: Hashable, Sendable {
         case limit
         /// Redis is unreachable or late, and this sidecar's quota of a limit is used up.
         case local
-        /// Redis is unreachable or late, and the domain refuses everything in that case. The amount left is unknown.
+        /// Redis is unreachable or late, and the domain refuses everything meanwhile. The amount left is unknown.
         case redis
     }
 
@@ -14,7 +14,7 @@ package struct RequestDecision: Hashable, Sendable {
     package var isOverLimit: Bool
     /// The status of each descriptor, in order.
     package var statuses: [DescriptorStatus]
-    /// The reason, if the request is refused.
+    /// The reason for the refusal, if the request is refused.
     package var cause: Cause
 
     package init(isOverLimit: Bool, statuses: [DescriptorStatus], cause: Cause = .limit) {
@@ -25,19 +25,19 @@ package struct RequestDecision: Hashable, Sendable {
 }
 
 extension RequestDecision {
-    /// The status of the descriptor whose limit binds: one over its limit, otherwise the one with the least remaining;
-    /// `nil` if no descriptor is limited. Shadow limits never bind.
+    /// The status of the descriptor whose limit binds: a descriptor over its limit, or otherwise the one with the least
+    /// remaining; `nil` if no descriptor is limited. Shadow limits never bind.
     package var binding: DescriptorStatus? {
-        var found: DescriptorStatus?
+        var tightest: DescriptorStatus?
         for status in statuses {
             guard case .limited = status.bound, !status.isShadow else { continue }
-            guard let known = found else {
-                found = status
+            guard let former = tightest else {
+                tightest = status
                 continue
             }
-            let isTighter = status.isOverLimit == known.isOverLimit && status.remaining < known.remaining
-            if isTighter || status.isOverLimit && !known.isOverLimit { found = status }
+            let isTighter = status.isOverLimit == former.isOverLimit && status.remaining < former.remaining
+            if isTighter || status.isOverLimit && !former.isOverLimit { tightest = status }
         }
-        return found
+        return tightest
     }
 }

@@ -1,7 +1,7 @@
-/// The error of a call to Interlock, embedded or through a sidecar. Held, lost and unreachable are never the same
-/// error.
+/// The error of a call to Interlock, embedded or through a sidecar. A held lock, a lost lease and an unreachable Redis
+/// are always different errors.
 public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// Identifies an error for programs. Later versions may have more codes: a `switch` needs a `default`.
+    /// The kind of an error, for programs. Later versions may have more codes: a `switch` needs a `default`.
     public struct Code: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
         /// The code's name; for an error that a sidecar reports, its first word.
         public let rawValue: String
@@ -15,7 +15,7 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
         public var description: String { rawValue }
     }
 
-    /// Identifies the error.
+    /// The kind of the error.
     public var code: Code
     /// The human-readable explanation: what was asked, what was wrong, what to do.
     public var message: String
@@ -24,7 +24,7 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
     /// Whether a sidecar reported this error. If not, the call failed in this process.
     public var isFromSidecar: Bool
 
-    /// Creates an error of this code, with a human-readable message.
+    /// Creates an error with this code and a human-readable message.
     public init(_ code: Code, _ message: String) {
         self.init(code, message, isFromSidecar: false)
     }
@@ -49,14 +49,14 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
 extension InterlockError.Code {
     // MARK: Every call
 
-    /// The call is wrong: a name, a number, an unknown permit. The same call fails again.
+    /// The call is wrong, for example in a name, a number or a permit. The same call fails again.
     public static let invalid = Self(rawValue: "INVALID")
-    /// No such service is configured.
+    /// The configuration has no such service.
     public static let unknownService = Self(rawValue: "UNKNOWN")
-    /// Redis cannot be reached or cannot serve.
+    /// Redis is unreachable or cannot serve the call.
     public static let unavailable = Self(rawValue: "UNAVAILABLE")
-    /// Too few replicas confirmed a lease, which was then released; or too few confirmed a renewal, and the lease
-    /// keeps its previous end.
+    /// Too few replicas confirmed a lease or its renewal. A new lease is released; a renewed lease keeps its previous
+    /// end.
     public static let unreplicated = Self(rawValue: "UNREPLICATED")
     /// Any other error; the message is that of Redis or of the sidecar.
     public static let other = Self(rawValue: "ERR")
@@ -81,19 +81,19 @@ extension InterlockError.Code {
 
     // MARK: Connecting to a sidecar
 
-    /// No connection exists, or the client is closed, so the call was never sent.
+    /// There is no connection, or the client is closed, so the call was never sent.
     public static let notConnected = Self(rawValue: "not-connected")
     /// The connection could not be established: refused, an unknown host, or a TLS failure.
     public static let connectionFailed = Self(rawValue: "connection-failed")
     /// Too many calls are in flight: this one was never sent.
     public static let overloaded = Self(rawValue: "overloaded")
-    /// The call was sent, and no response arrived in time. It may have been executed, or may still be.
+    /// The call was sent, and no response arrived in time. The sidecar may have executed it or may still execute it.
     public static let responseTimedOut = Self(rawValue: "timed-out")
-    /// The connection was lost before the response. The call may have been executed.
+    /// The connection was lost before the response arrived. The sidecar may have executed the call.
     public static let responseLost = Self(rawValue: "answer-lost")
-    /// The response is not a sidecar's: a wrong port, another program, or another version.
+    /// The response is not that of a sidecar: the port is wrong, or another program or version listens there.
     public static let invalidResponse = Self(rawValue: "unreadable")
-    /// The sidecar asks for an API key.
+    /// The sidecar requires an API key.
     public static let missingAPIKey = Self(rawValue: "NOAUTH")
     /// The sidecar does not know the API key.
     public static let invalidAPIKey = Self(rawValue: "WRONGPASS")

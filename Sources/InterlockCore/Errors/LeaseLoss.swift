@@ -1,5 +1,5 @@
-/// The reason for losing a lease before its holder released it. Later versions may have more reasons: a `switch` needs
-/// a `default`.
+/// The reason for the loss of a lease before its holder released it. Later versions may have more reasons: a `switch`
+/// needs a `default`.
 public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     /// The reason's name, as events and the RESP API spell it.
     public let rawValue: String
@@ -17,10 +17,10 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     public static let taken = LeaseLoss(rawValue: "taken")
     /// The lease ended before it was renewed.
     public static let expired = LeaseLoss(rawValue: "expired")
-    /// The coordinator is stopping. It no longer renews or watches the lease, which lapses at its end.
+    /// The coordinator is stopping. It has stopped renewing and watching the lease, which lapses at its end.
     public static let shutdown = LeaseLoss(rawValue: "shutdown")
-    /// The connection to the sidecar ended, or the sidecar ended it because the lease was lost. Nothing renews the
-    /// lease.
+    /// The connection to the sidecar was lost, or the sidecar closed it because the lease was lost. The lease is no
+    /// longer renewed.
     public static let disconnected = LeaseLoss(rawValue: "disconnected")
 
     /// The reasons that a coordinator reports.

@@ -1,7 +1,7 @@
 /// The state of the connection that events arrive over.
 public enum EventConnection: Hashable, Sendable {
-    /// From now on every event arrives, while the connection lasts. Read the state now.
+    /// Every event arrives from now on, while the connection lasts. Read the state after this element.
     case following
-    /// The connection is lost, or could not be made. Events are missed until the next `following`.
+    /// The connection was lost or could not be established. Events until the next `following` are missed.
     case interrupted(InterlockError)
 }

@@ -7,7 +7,7 @@ public struct EventMessage: Hashable, Sendable {
     /// The object, on one line.
     public let json: String
 
-    /// The maximum length of a message in bytes; longer ones are ignored.
+    /// The maximum length of a message in bytes; a longer message is ignored.
     static let maximumBytes = 64 << 10
 
     package init(type: String, json: String) {
@@ -15,10 +15,11 @@ public struct EventMessage: Hashable, Sendable {
         self.json = json
     }
 
-    /// Returns whether `text` can be a type. A type is written into lines of text, so it must not end one.
-    static func isType(_ text: String) -> Bool {
-        (1...64).contains(text.utf8.count)
-            && text.utf8.allSatisfy { byte in
+    /// Returns whether `name` can be a type. Types are printed in line-based output, so they must not contain line
+    /// breaks.
+    static func isType(_ name: String) -> Bool {
+        (1...64).contains(name.utf8.count)
+            && name.utf8.allSatisfy { byte in
                 switch byte {
                 case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true
                 default: ".-_".utf8.contains(byte)
@@ -27,7 +28,7 @@ public struct EventMessage: Hashable, Sendable {
     }
 }
 
-/// Decodes an event: the fields of all events, then those of its type. Ignores unknown fields.
+/// An event as decoded from JSON: the fields of all events, then those of its type. Unknown fields are ignored.
 struct DecodedEvent: Decodable {
     var type: String
     var database: Int
@@ -55,9 +56,9 @@ struct DecodedEvent: Decodable {
         }
         database = try fields.decode(Int.self, forKey: .db)
         let origin = try fields.decode(String.self, forKey: .origin)
-        let at = try fields.decode(Int64.self, forKey: .at_ms)
+        let atMilliseconds = try fields.decode(Int64.self, forKey: .at_ms)
         event = try Self.payload(ofType: type, origin: origin, fields).map {
-            InterlockEvent(origin: origin, database: database, atMilliseconds: at, payload: $0)
+            InterlockEvent(origin: origin, database: database, atMilliseconds: atMilliseconds, payload: $0)
         }
     }
 
@@ -88,7 +89,8 @@ struct DecodedEvent: Decodable {
 
     private static func snapshot(_ fields: KeyedDecodingContainer<Field>) throws -> BreakerSnapshot {
         guard let state = BreakerSnapshot.State(rawValue: try fields.decode(String.self, forKey: .state)) else {
-            throw DecodingError.dataCorruptedError(forKey: .state, in: fields, debugDescription: "unknown breaker state")
+            throw DecodingError.dataCorruptedError(
+                forKey: .state, in: fields, debugDescription: "unknown breaker state")
         }
         func value<Value: Decodable>(_ name: String) throws -> Value? {
             try Field(rawValue: name).flatMap { try fields.decodeIfPresent(Value.self, forKey: $0) }

@@ -37,7 +37,7 @@ extension InterlockEvent<EventPayload> {
             }
         case .limit(let event):
             "limit \(event.limitName) of \(event.service)" + (event.subject.map { " for \($0)" } ?? "")
-                + ": \(Self.finding(event)), \(event.used) of \(event.limit) used (seen by \(origin))"
+                + ": \(Self.verdict(event.kind)), \(event.used) of \(event.limit) used (seen by \(origin))"
         case .fleet(let event):
             switch event.kind {
             case .joined: "sidecar \(event.sidecar): joined the fleet"
@@ -46,8 +46,8 @@ extension InterlockEvent<EventPayload> {
         }
     }
 
-    private static func finding(_ event: LimitEvent) -> String {
-        switch event.kind {
+    private static func verdict(_ kind: LimitEvent.Kind) -> String {
+        switch kind {
         case .near: "nearly reached"
         case .reached: "reached"
         case .shadow: "would have refused a call"

@@ -1,11 +1,11 @@
 internal import Synchronization
 
-/// The subscriptions to the events of a coordinator or a client. Subscribing works on any thread and waits for no event
-/// loop, so no event is missed between the call and its return.
+/// The subscriptions to the events of a coordinator or a client. A subscription can begin on any thread and without
+/// waiting for an event loop, so no event is missed between the call and its return.
 package final class EventSubscriptions: Sendable {
     /// The destination of one subscription's events.
     private struct Sink: Sendable {
-        /// Returns `false` if an older event was dropped.
+        /// Adds a message, and returns `false` if that dropped an older event.
         var push: @Sendable (SubscriptionMessage) -> Bool
         var finish: @Sendable () -> Void
     }
@@ -14,15 +14,17 @@ package final class EventSubscriptions: Sendable {
         var sinks: [UInt64: Sink] = [:]
         var lastID: UInt64 = 0
         var isFinished = false
-        /// The state of the connection; `nil` before anything has tried to connect.
+        /// The state of the connection; `nil` before the first attempt to connect, or if no connection is needed.
         var connection: EventConnection?
-        var onChange: (@Sendable () -> Void)?
+        /// The handler of changes of the number of subscriptions.
+        var onCountChange: (@Sendable () -> Void)?
     }
 
     private let state = Mutex(State())
     private let onDrop: @Sendable () -> Void
 
-    /// - Parameter onDrop: called for each event that was dropped because its subscriber was too slow.
+    /// Creates the subscriptions of a coordinator or a client.
+    /// - Parameter onDrop: a handler that runs for each event dropped because its subscriber was too slow.
     package init(onDrop: @escaping @Sendable () -> Void = {}) {
         self.onDrop = onDrop
     }
@@ -31,45 +33,46 @@ package final class EventSubscriptions: Sendable {
 
     /// Calls `body` after each change of `count`, on any thread.
     package func whenCountChanges(_ body: @escaping @Sendable () -> Void) {
-        state.withLock { $0.onChange = body }
+        state.withLock { $0.onCountChange = body }
     }
 
-    /// Passes all messages, mapped by `select`, to `buffer`, beginning with the connection's state, until the
-    /// registration ends or `finish` is called. The buffer is then finished.
+    /// Passes all messages that `select` maps to an element to `buffer`, the connection's current state first. At the
+    /// end of the registration, or of all subscriptions, it finishes the buffer.
     func add<Element: Sendable>(
         _ buffer: NewestBuffer<Element>, select: @escaping @Sendable (SubscriptionMessage) -> Element?
     ) -> EventRegistration {
         let sink = Sink(
             push: { message in select(message).map { buffer.push($0) } ?? true },
             finish: { buffer.finish() })
-        let (id, onChange) = state.withLock { state -> (UInt64?, (@Sendable () -> Void)?) in
+        let (id, onCountChange) = state.withLock { state -> (UInt64?, (@Sendable () -> Void)?) in
             guard !state.isFinished else { return (nil, nil) }
             if let connection = state.connection { _ = sink.push(.connection(connection)) }
             state.lastID += 1
             state.sinks[state.lastID] = sink
-            return (state.lastID, state.onChange)
+            return (state.lastID, state.onCountChange)
         }
         guard let id else {
             buffer.finish()
             return EventRegistration {}
         }
-        onChange?()
+        onCountChange?()
         return EventRegistration { [self] in
-            let onChange = state.withLock { $0.sinks.removeValue(forKey: id) == nil ? nil : $0.onChange }
+            let onCountChange = state.withLock { $0.sinks.removeValue(forKey: id) == nil ? nil : $0.onCountChange }
             buffer.finish()
-            onChange?()
+            onCountChange?()
         }
     }
 
+    /// Passes a message to all subscriptions.
     package func publish(_ message: SubscriptionMessage) {
         let sinks = state.withLock { $0.sinks }
         for sink in sinks.values where !sink.push(message) { onDrop() }
     }
 
-    /// Records the state of the connection and publishes it. An interruption is published once, however many attempts
-    /// to connect fail.
+    /// Records the state of the connection, and publishes it. Publishes an interruption once, however many attempts to
+    /// connect fail.
     /// - Parameter connection: the state; `nil` if no connection is needed.
-    package func note(_ connection: EventConnection?) {
+    package func recordConnection(_ connection: EventConnection?) {
         let hasChanged = state.withLock { state in
             defer { state.connection = connection }
             if case .interrupted = connection, case .interrupted = state.connection { return false }
@@ -92,8 +95,8 @@ package final class EventSubscriptions: Sendable {
 /// A subscription to events of one kind, read with `for await`.
 ///
 /// A subscription ends with `cancel`, when it and its iterators are dropped, when a task that waits for an event is
-/// cancelled, and when the coordinator stops or the client closes. Buffered events can still be read afterwards, unless
-/// the task was cancelled. Iterators share its events: each event goes to one of them.
+/// cancelled, and when the coordinator stops or the client closes. The buffered events remain readable, unless the task
+/// was cancelled. All iterators share the events: each event goes to one of them.
 public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
     /// The sequence never throws.
     public typealias Failure = Never
@@ -106,10 +109,10 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
         self.registration = registration
     }
 
-    /// The maximum number of events that are buffered.
+    /// The maximum number of buffered events.
     public var capacity: Int { buffer.capacity }
 
-    /// The number of events that were dropped because they were not read in time.
+    /// The number of events dropped because the subscriber did not read them in time.
     public var dropped: Int64 { buffer.dropped }
 
     /// Ends the subscription.
@@ -141,7 +144,8 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
 package final class EventRegistration: Sendable {
     private let onEnd: @Sendable () -> Void
 
-    /// - Parameter onEnd: a handler that may be called more than once, on any thread.
+    /// Creates a registration.
+    /// - Parameter onEnd: the handler of the end, which may run more than once and on any thread.
     init(onEnd: @escaping @Sendable () -> Void) {
         self.onEnd = onEnd
     }

@@ -1,7 +1,7 @@
 /// Events of the fleet: `coordinator.events`, or `client.events` of a sidecar's client.
 ///
-/// Events are hints: those that are published without a connection are missed. Subscribe first, then read the state,
-/// and read it again after each `EventConnection.following`.
+/// Events are hints: an event that is published while there is no connection is missed. Subscribe first, then read the
+/// state, and read the state again after each `EventConnection.following`.
 public struct Events: Sendable {
     private let subscriptions: EventSubscriptions
 
@@ -19,7 +19,7 @@ public struct Events: Sendable {
         payloads { if case .lock(let payload) = $0 { payload } else { nil } }
     }
 
-    /// Limits that are nearly used up, are reached, or would have refused a call. A coordinator's own events arrive
+    /// Limits that are nearly used up, are reached, or would have refused a call. A coordinator receives its own events
     /// even while Redis is unreachable.
     public var limits: EventSequence<InterlockEvent<LimitEvent>> {
         payloads { if case .limit(let payload) = $0 { payload } else { nil } }
@@ -32,10 +32,10 @@ public struct Events: Sendable {
 
     /// All events exactly as published, for forwarding. Includes types that this version does not know.
     public var json: EventSequence<EventMessage> {
-        EventSequence(subscriptions) { $0.received?.message }
+        EventSequence(subscriptions) { $0.receivedEvent?.message }
     }
 
-    /// Changes of the connection that events arrive over. The first element is its current state, once there is one.
+    /// Changes of the connection that events arrive over. The first element is the current state, once it is known.
     public var connection: EventSequence<EventConnection> {
         EventSequence(subscriptions) { if case .connection(let connection) = $0 { connection } else { nil } }
     }
@@ -49,6 +49,6 @@ public struct Events: Sendable {
     private func payloads<Payload>(
         _ select: @escaping @Sendable (EventPayload) -> Payload?
     ) -> EventSequence<InterlockEvent<Payload>> {
-        EventSequence(subscriptions) { $0.received?.event?.compactMapPayload(select) }
+        EventSequence(subscriptions) { $0.receivedEvent?.event?.compactMapPayload(select) }
     }
 }

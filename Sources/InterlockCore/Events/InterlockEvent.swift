@@ -1,12 +1,13 @@
 public import FoundationEssentials
 
-/// An event of the fleet. It has the members of its payload, as in `event.service`.
+/// An event of the fleet, with the members of its payload as its own, as in `event.service`.
 @dynamicMemberLookup
 public struct InterlockEvent<Payload: Sendable>: Sendable {
-    /// The ID of the sidecar that caused it.
+    /// The ID of the sidecar that caused the event.
     public var origin: String
     /// The fleet's Redis database. It is part of the event because pub/sub does not separate databases.
     public var database: Int
+    /// The time of the event, as Unix time in milliseconds; see `date`.
     package var atMilliseconds: Int64
     /// The details of the event.
     public var payload: Payload
@@ -24,10 +25,10 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
     /// A member of the payload.
     public subscript<Value>(dynamicMember member: KeyPath<Payload, Value>) -> Value { payload[keyPath: member] }
 
-    /// Returns the same event with a part of its payload; `nil` if it has no such part.
-    func compactMapPayload<Part>(_ part: (Payload) -> Part?) -> InterlockEvent<Part>? {
-        part(payload).map {
-            InterlockEvent<Part>(origin: origin, database: database, atMilliseconds: atMilliseconds, payload: $0)
+    /// Returns the same event with the payload that `transform` returns; `nil` if `transform` returns `nil`.
+    func compactMapPayload<Other>(_ transform: (Payload) -> Other?) -> InterlockEvent<Other>? {
+        transform(payload).map {
+            InterlockEvent<Other>(origin: origin, database: database, atMilliseconds: atMilliseconds, payload: $0)
         }
     }
 }

@@ -1,4 +1,4 @@
-/// A limit that needs attention. A sidecar publishes each kind at most once per window of the limit, whatever the
+/// A limit that needs attention. Each sidecar publishes each kind at most once per window of the limit, whatever the
 /// number of calls and subjects.
 public struct LimitEvent: Hashable, Sendable {
     /// The kind of limit event.
@@ -17,9 +17,9 @@ public struct LimitEvent: Hashable, Sendable {
     public var service: String
     /// The limit's name.
     public var limitName: String
-    /// The subject of the count, for a limit per subject.
+    /// The subject whose usage the event reports; `nil` for a limit of the whole service.
     public var subject: String?
-    /// The count at the time of the event.
+    /// The usage at the time of the event.
     public var used: Int64
     /// The total that the limit allows in its window.
     public var limit: Int64

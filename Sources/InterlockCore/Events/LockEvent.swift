@@ -1,4 +1,4 @@
-/// A change of a lock that its holder did not make. Grants and releases are not events.
+/// A change of a lock by someone other than its holder. Grants and releases are not events.
 public struct LockEvent: Hashable, Sendable {
     /// The kind of change.
     public enum Kind: String, CaseIterable, Sendable {

@@ -3,12 +3,13 @@ internal import Synchronization
 
 /// A buffer between a producer and a consumer that may be slower. When it is full, the oldest element is dropped.
 ///
-/// Neither side blocks the other, on any thread. Waiting consumers are served in FIFO order.
+/// Neither side blocks the other, on any thread. Waiting consumers receive elements in the order in which they began to
+/// wait.
 package final class NewestBuffer<Element: Sendable>: Sendable {
     private struct State {
         var elements = Deque<Element>()
         var consumers = Deque<CheckedContinuation<Element?, Never>>()
-        var dropped: Int64 = 0
+        var droppedCount: Int64 = 0
         var isFinished = false
     }
 
@@ -23,14 +24,15 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
     package let capacity: Int
     private let state = Mutex(State())
 
-    /// - Parameter capacity: the maximum number of buffered elements, at least one.
+    /// Creates an empty buffer.
+    /// - Parameter capacity: the maximum number of buffered elements, 1 or more.
     package init(capacity: Int) {
         precondition(capacity > 0, "a buffer needs a capacity of 1 or more")
         self.capacity = capacity
     }
 
     /// The number of elements dropped so far.
-    package var dropped: Int64 { state.withLock { $0.dropped } }
+    package var dropped: Int64 { state.withLock { $0.droppedCount } }
 
     /// Adds an element; does nothing once the buffer is finished.
     /// - Returns: `false` if the oldest element was dropped.
@@ -42,7 +44,7 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
             state.elements.append(element)
             guard state.elements.count > capacity else { return .buffered }
             state.elements.removeFirst()
-            state.dropped += 1
+            state.droppedCount += 1
             return .bufferedDroppingOldest
         }
         switch result {
@@ -53,7 +55,7 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
         return true
     }
 
-    /// Adds an element unless others are waiting to be read.
+    /// Adds an element unless the buffer holds another one.
     package func pushIfEmpty(_ element: Element) {
         let consumer = state.withLock { state -> CheckedContinuation<Element?, Never>? in
             guard !state.isFinished, state.elements.isEmpty else { return nil }
@@ -64,12 +66,12 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
         consumer?.resume(returning: element)
     }
 
-    /// Refuses further elements. Buffered ones can still be read.
+    /// Refuses further elements. The buffered elements remain readable.
     package func finish() {
         end(discarding: false)
     }
 
-    /// Refuses further elements, and drops the buffered ones.
+    /// Refuses further elements, and drops the buffered elements.
     package func cancel() {
         end(discarding: true)
     }

@@ -2,9 +2,9 @@ internal import FoundationEssentials
 
 /// A message of the event channel, decoded once for all subscribers.
 package struct ReceivedEvent: Sendable {
-    /// The published text.
+    /// The event as it was published.
     package var message: EventMessage
-    /// The Redis database of the fleet.
+    /// The fleet's Redis database.
     package var database: Int
     /// The decoded event; `nil` if its type is unknown.
     package var event: InterlockEvent<EventPayload>?
@@ -17,8 +17,9 @@ package struct ReceivedEvent: Sendable {
 
     /// Decodes a message; returns `nil` if it has another version, lacks a field of its type, or is not JSON.
     package init?(_ payload: [UInt8]) {
-        // JSONDecoder also accepts UTF-16, and the text that is passed on would differ from the decoded one.
-        guard payload.count <= EventMessage.maximumBytes, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
+        // JSONDecoder also accepts UTF-16, so the text for forwarding could differ from the text that it decodes.
+        guard payload.count <= EventMessage.maximumBytes,
+            !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
             let json = String(validating: payload, as: UTF8.self),
             let decoded = try? JSONDecoder().decode(DecodedEvent.self, from: Data(payload))
         else { return nil }

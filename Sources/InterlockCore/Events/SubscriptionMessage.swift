@@ -3,7 +3,8 @@ package enum SubscriptionMessage: Sendable {
     case event(ReceivedEvent)
     case connection(EventConnection)
 
-    var received: ReceivedEvent? {
+    /// The event; `nil` for a change of the connection.
+    var receivedEvent: ReceivedEvent? {
         if case .event(let event) = self { event } else { nil }
     }
 }

@@ -1,86 +1,98 @@
-/// Decides when to renew a held lease and when to consider it lost. Times are on a monotonic clock.
+/// Decides when to renew a held lease and when to consider it lost, by a monotonic clock.
 package struct HeldLease: Sendable {
     /// The maximum delay before a failed renewal is retried; short leases use a tenth of their TTL.
     package static let maximumRetryMilliseconds: Int64 = 500
     /// The time within which due renewals are sent together.
     package static let batchMilliseconds: Int64 = 20
 
+    /// The caller's next step.
     package enum Step: Equatable, Sendable {
-        /// Renew the lease to `ttl` milliseconds.
-        case renew(ttl: Int64)
+        /// Renew the lease for `ttlMilliseconds`.
+        case renew(ttlMilliseconds: Int64)
         /// Wait until this time.
         case wait(until: Instant)
+        /// Treat the lease as lost, because its deadline has passed.
         case over
     }
 
-    /// The length in milliseconds.
-    package let ttl: Int64
-    /// The end of the lease for its holder.
+    /// The lease's TTL in milliseconds.
+    package let ttlMilliseconds: Int64
+    /// The time until which the holder may rely on the lease.
     package private(set) var deadline: Instant
     /// Whether the lease is renewed automatically.
     package var isAutoRenewed: Bool
     /// The time beyond which the lease is never renewed, so that a hung client cannot hold the lock forever.
     package let maximumHoldEnd: Instant?
     private var nextRenewal: Instant
-    private var isInFlight = false
+    private var isRenewalInFlight = false
 
-    /// - Parameter maximumHoldMilliseconds: the maximum time to hold the lease; `nil` for no limit.
-    package init(ttl: Int64, deadline: Instant, isAutoRenewed: Bool, maximumHoldMilliseconds: Int64?, now: Instant) {
-        self.ttl = ttl
+    /// Begins to track a lease.
+    /// - Parameters:
+    ///   - ttlMilliseconds: the TTL in milliseconds.
+    ///   - deadline: the time until which the holder may rely on the lease.
+    ///   - maximumHoldMilliseconds: the maximum time to hold the lease; `nil` for no limit.
+    package init(
+        ttlMilliseconds: Int64, deadline: Instant, isAutoRenewed: Bool, maximumHoldMilliseconds: Int64?, now: Instant
+    ) {
+        self.ttlMilliseconds = ttlMilliseconds
         self.deadline = deadline
         self.isAutoRenewed = isAutoRenewed
         maximumHoldEnd = maximumHoldMilliseconds.map { now.advanced(byMilliseconds: $0) }
-        nextRenewal = Self.third(of: min(ttl, Self.milliseconds(from: now, to: deadline)), after: now)
+        nextRenewal = Self.renewalTime(
+            inThirdOfMilliseconds: min(ttlMilliseconds, Self.milliseconds(from: now, to: deadline)), after: now)
     }
 
     /// Returns the next step at `now`.
     package func step(now: Instant) -> Step {
         if now >= deadline { return .over }
-        guard isAutoRenewed, !isInFlight, let length = renewalLength(at: max(now, nextRenewal)) else {
-            return .wait(until: deadline)
-        }
-        return now >= nextRenewal ? .renew(ttl: length) : .wait(until: min(nextRenewal, deadline))
+        guard isAutoRenewed, !isRenewalInFlight,
+            let ttlMilliseconds = renewalTTLMilliseconds(at: max(now, nextRenewal))
+        else { return .wait(until: deadline) }
+        return now >= nextRenewal ? .renew(ttlMilliseconds: ttlMilliseconds) : .wait(until: min(nextRenewal, deadline))
     }
 
-    /// Records that a renewal was sent.
+    /// Records that the caller sent a renewal.
     package mutating func renewalBegan() {
-        isInFlight = true
+        isRenewalInFlight = true
     }
 
-    /// Records that the renewal succeeded: the lease is `ttl` milliseconds long, counted from `sentAt`.
-    package mutating func renewalSucceeded(ttl: Int64, sentAt: Instant) {
-        isInFlight = false
-        deadline = max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
-        nextRenewal = Self.third(of: self.ttl, after: sentAt)
+    /// Records that the renewal succeeded: the lease ends `ttlMilliseconds` after `sentAt`.
+    package mutating func renewalSucceeded(ttlMilliseconds: Int64, sentAt: Instant) {
+        isRenewalInFlight = false
+        deadline = max(deadline, LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt))
+        nextRenewal = Self.renewalTime(inThirdOfMilliseconds: self.ttlMilliseconds, after: sentAt)
     }
 
-    /// Records that the renewal went unanswered. It is retried until the deadline.
+    /// Records that no reply to the renewal arrived. Another renewal follows, until the deadline has passed.
     package mutating func renewalFailed(now: Instant) {
-        isInFlight = false
-        nextRenewal = now.advanced(byMilliseconds: min(Self.maximumRetryMilliseconds, max(1, ttl / 10)))
+        isRenewalInFlight = false
+        nextRenewal = now.advanced(byMilliseconds: min(Self.maximumRetryMilliseconds, max(1, ttlMilliseconds / 10)))
     }
 
     /// Records that the holder itself renewed or shortened the lease.
     package mutating func updateDeadline(to deadline: Instant, now: Instant) {
         self.deadline = deadline
-        nextRenewal = min(nextRenewal, Self.third(of: Self.milliseconds(from: now, to: deadline), after: now))
+        nextRenewal = min(
+            nextRenewal, Self.renewalTime(inThirdOfMilliseconds: Self.milliseconds(from: now, to: deadline), after: now)
+        )
     }
 
-    private static func third(of milliseconds: Int64, after instant: Instant) -> Instant {
+    /// Returns the time a third of `milliseconds` after `instant`, at which a renewal is due.
+    private static func renewalTime(inThirdOfMilliseconds milliseconds: Int64, after instant: Instant) -> Instant {
         instant.advanced(byMilliseconds: max(0, milliseconds) / 3)
     }
 
-    private static func milliseconds(from now: Instant, to deadline: Instant) -> Int64 {
-        (deadline.nanoseconds - now.nanoseconds) / 1_000_000
+    private static func milliseconds(from start: Instant, to end: Instant) -> Int64 {
+        (end.nanoseconds - start.nanoseconds) / 1_000_000
     }
 
-    /// Returns the length of a renewal at `instant`; `nil` if the maximum hold leaves too little for one.
-    private func renewalLength(at instant: Instant) -> Int64? {
-        guard let maximumHoldEnd else { return ttl }
-        let length = min(ttl, (maximumHoldEnd.nanoseconds - instant.nanoseconds) / 1_000_000)
-        guard length >= LeaseValidity.absoluteMinimumTTL, LeaseValidity.deadline(ttl: length, sentAt: instant) > deadline else {
-            return nil
-        }
-        return length
+    /// Returns the TTL of a renewal at `instant`, in milliseconds; `nil` if the maximum hold leaves too little time.
+    private func renewalTTLMilliseconds(at instant: Instant) -> Int64? {
+        guard let maximumHoldEnd else { return ttlMilliseconds }
+        let renewalMilliseconds = min(ttlMilliseconds, Self.milliseconds(from: instant, to: maximumHoldEnd))
+        guard renewalMilliseconds >= LeaseValidity.absoluteMinimumTTLMilliseconds,
+            LeaseValidity.deadline(ttlMilliseconds: renewalMilliseconds, sentAt: instant) > deadline
+        else { return nil }
+        return renewalMilliseconds
     }
 }

@@ -4,8 +4,8 @@ public struct Lease: Hashable, Sendable {
     public var name: String
     /// The credential that renews and releases the lease.
     public var token: String
-    /// The fencing token, higher than that of every earlier grant. Pass it to the guarded resource, which refuses lower
-    /// ones.
+    /// The fencing token, higher than that of every earlier grant. Pass it to the guarded resource, which refuses a
+    /// lower one.
     public var fence: Int64
     package var validMilliseconds: Int64
     package var ttlMilliseconds: Int64
@@ -34,20 +34,21 @@ public struct Lease: Hashable, Sendable {
     /// The deadline of a lease acquired through a sidecar.
     package static let unknownDeadline = Instant(nanoseconds: .min)
 
-    /// The number of slots of the semaphore that this lease belongs to; `nil` if it belongs to none or came through a
-    /// sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked for.
+    /// The number of slots of the semaphore that this lease belongs to; `nil` for another mode, or if the lease came
+    /// through a sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked
+    /// for.
     public var permits: Int? { group.flatMap { LockMode.slots(ofGroup: $0) } }
 
-    /// How long the lease can be relied on, from the moment of the answer: its TTL, less the duration of
-    /// the grant and an allowance for clock drift.
+    /// How long the holder can rely on the lease after the grant arrived: its TTL, less the duration of the call and an
+    /// allowance for clock drift.
     public var validity: Duration { .milliseconds(validMilliseconds) }
-    /// The requested length.
+    /// The requested TTL.
     public var ttl: Duration { .milliseconds(ttlMilliseconds) }
 
     /// The fence if the owner chose the token. Later grants reuse that token, so the fence keeps a late renewal or
     /// release from affecting them.
     package var expectedFence: Int64? { hasOwnerToken ? fence : nil }
 
-    /// The time of the request to Redis for the lease.
-    package var requestedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }
+    /// The time at which the lease was requested from Redis.
+    package var requestedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttlMilliseconds: ttlMilliseconds) }
 }

@@ -21,7 +21,7 @@ public enum LockMode: Hashable, Sendable {
         }
     }
 
-    /// The number of a semaphore's slots; `nil` for other modes.
+    /// The semaphore's number of slots; `nil` for other modes.
     package var permits: Int? {
         if case .permits(let count) = self { count } else { nil }
     }
@@ -30,8 +30,8 @@ public enum LockMode: Hashable, Sendable {
         if case .permits = self { true } else { false }
     }
 
-    /// The label of the group's token, which is the lock's value while several hold it, so callers must not use it;
-    /// `nil` for a mode with a single holder.
+    /// The label of the group's token; `nil` for a mode with a single holder. The token is the value of the lock's key
+    /// while several callers can hold the lock, so callers must not use this label.
     package var groupLabel: String? {
         switch self {
         case .exclusive: nil
@@ -40,22 +40,24 @@ public enum LockMode: Hashable, Sendable {
         }
     }
 
-    /// Returns the number of slots of the semaphore whose group has this name; `nil` if it is not a semaphore's.
+    /// Returns the number of slots of the semaphore whose group has this name; `nil` for another group.
     package static func slots(ofGroup name: String) -> Int? {
         guard name.hasPrefix(permitsLabel) else { return nil }
         return Int(name.dropFirst(permitsLabel.count).prefix { $0 != "/" })
     }
 
-    /// Returns whether `token` could name a group or a ticket, so that no holder may use it.
+    /// Returns whether `token` could be mistaken for a group's token or for a ticket. No holder may use such a token.
     package static func isReserved(token: String) -> Bool {
         isReserved(label: token.prefix { $0 != "/" }) || OwnerToken.isTicket(token)
     }
 
-    /// Returns whether `label` could be mistaken for the name of a group or for a ticket.
+    /// Returns whether `label` could be mistaken for the label of a group or for a ticket.
     package static func isReserved(label: some StringProtocol) -> Bool {
         if label == sharedLabel || OwnerToken.isTicket(label) { return true }
         guard label.hasPrefix(permitsLabel) else { return false }
-        return label.dropFirst(permitsLabel.count).utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+        return label.dropFirst(permitsLabel.count).utf8.allSatisfy {
+            (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
+        }
     }
 
     private static let sharedLabel = "shared"

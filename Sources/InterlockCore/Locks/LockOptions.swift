@@ -2,7 +2,7 @@
 public struct LockOptions: Hashable, Sendable {
     /// The lease's TTL.
     public var ttl: Duration
-    /// The maximum time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
+    /// The maximum time to wait for the lock; zero does not wait. The configuration may set a lower maximum.
     public var wait: Duration
     /// The mode in which to hold the lock: exclusively, as one of the readers, or as one of a semaphore's holders.
     public var mode: LockMode

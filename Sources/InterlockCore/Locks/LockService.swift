@@ -13,7 +13,7 @@ public protocol LockService: Sendable {
     /// - Returns: the lease; `nil` if another holder has the lock, even at the end of the wait.
     func acquire(_ name: String, options: LockOptions) async throws -> Lease?
 
-    /// Acquires several locks, all or none. Each lease is renewed and released separately.
+    /// Acquires all of several locks, or no lock at all. Each lease is renewed and released separately.
     /// - Parameters:
     ///   - names: 1 to 32 different names.
     ///   - options: how to acquire and hold each. The first lease must outlast the wait for the last; the wait is for
@@ -26,8 +26,8 @@ public protocol LockService: Sendable {
     /// - Returns: the lease; `nil` if another holder has the lock, even at the end of the wait.
     func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease?
 
-    /// Renews a lease to `ttl` from now, or to its own TTL if `ttl` is `nil`. Never affects a later lease of the
-    /// same owner.
+    /// Renews a lease to `ttl` from now, or to its own TTL if `ttl` is `nil`. Never affects a later lease of the same
+    /// owner.
     /// - Returns: how long the lease can be relied on from now; `nil` if it is lost.
     func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration?
 
@@ -58,12 +58,13 @@ extension LockService {
         try await acquire(name, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
     }
 
-    /// Acquires several locks, all or none; see `acquire(all:options:)` and `LockOptions`.
+    /// Acquires all of several locks, or no lock at all; see `acquire(all:options:)` and `LockOptions`.
     public func acquire(
         all names: [String], ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
         owner: String? = nil, label: String? = nil
     ) async throws -> [Lease]? {
-        try await acquire(all: names, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
+        try await acquire(
+            all: names, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
     }
 
     /// Acquires a lock whose lease is renewed; see `acquireLinked(_:options:)` and `LockOptions`.
@@ -71,7 +72,8 @@ extension LockService {
         _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
         owner: String? = nil, label: String? = nil
     ) async throws -> LinkedLease? {
-        try await acquireLinked(name, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
+        try await acquireLinked(
+            name, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
     }
 
     /// Renews a lease to its own TTL from now.
@@ -130,13 +132,14 @@ extension LockService {
 }
 
 extension LinkedLease {
-    /// Runs `body` until it ends, and releases the lease. Losing the lease or cancelling the caller cancels the body.
+    /// Runs `body` to its end and releases the lease. Losing the lease or cancelling the caller's task cancels the
+    /// body.
     fileprivate func run<Value>(
         isolation: isolated (any Actor)?, _ body: @escaping (Lease) async throws -> Value
     ) async throws -> Value {
-        // Safe: the task below has the caller's isolation, and the caller awaits its end.
+        // Safe: the task below has the caller's isolation, and the caller awaits the task.
         nonisolated(unsafe) let body = body
-        let work = Task { [lease] () -> UnsafeTransfer<Value> in
+        let bodyTask = Task { [lease] () -> UnsafeTransfer<Value> in
             _ = isolation
             do {
                 return UnsafeTransfer(result: .success(try await body(lease)))
@@ -144,27 +147,27 @@ extension LinkedLease {
                 return UnsafeTransfer(result: .failure(error))
             }
         }
-        let watcher = Task { [losses] () -> LeaseLoss? in
+        let lossTask = Task { [losses] () -> LeaseLoss? in
             for await loss in losses {
-                work.cancel()
+                bodyTask.cancel()
                 return loss
             }
             return nil
         }
         let outcome = await withTaskCancellationHandler {
-            await work.value.result
+            await bodyTask.value.result
         } onCancel: {
-            work.cancel()
+            bodyTask.cancel()
         }
-        watcher.cancel()
-        let loss = await watcher.value
-        // If the release goes unanswered, assume that the lease was held, because no loss was reported before the body
-        // ended.
+        lossTask.cancel()
+        let loss = await lossTask.value
+        // If no reply to the release arrives, assume that the lease was held, because no loss was reported before the
+        // body ended.
         let wasHeld = (try? await release()) ?? true
         guard loss == nil, wasHeld else {
-            let reason = loss.map { " (\($0.rawValue))" } ?? ""
+            let reasonSuffix = loss.map { " (\($0.rawValue))" } ?? ""
             throw InterlockError(
-                .leaseLost, "the lease of \"\(lease.name)\" was lost\(reason) while the body ran", loss: loss,
+                .leaseLost, "the lease of \"\(lease.name)\" was lost\(reasonSuffix) while the body ran", loss: loss,
                 isFromSidecar: false)
         }
         return try outcome.get()
@@ -173,6 +176,6 @@ extension LinkedLease {
 
 /// Carries the result of a body out of its task.
 private struct UnsafeTransfer<Value>: @unchecked Sendable {
-    // Safe: made at the end of the task, and read once by the caller, who shares its isolation.
+    // Safe: the task makes this value at its end, and the caller, which shares the task's isolation, reads it once.
     let result: Result<Value, any Error>
 }

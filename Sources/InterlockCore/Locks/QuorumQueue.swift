@@ -1,7 +1,8 @@
 internal import DequeModule
 
-/// The waiters for one quorum lock within one sidecar, first come, first served. Only the head tries. No message
-/// reports a free lock, so the head tries again after a pause or after a release through this sidecar.
+/// The waiters for one quorum lock within one sidecar, served first come, first served. Only the first waiter, the
+/// head, tries. No message reports a free lock, so the head tries again after a pause or after a release through this
+/// sidecar.
 ///
 /// A queue exists only while a call waits in it.
 package struct QuorumQueue: Sendable {
@@ -10,8 +11,9 @@ package struct QuorumQueue: Sendable {
     /// The caller's next step.
     package enum Action: Equatable, Sendable {
         case none
+        /// Try to acquire the lock for this waiter.
         case attempt(WaiterID)
-        /// Call `timerFired` after a pause chosen for this waiter, or never if its wait ends first.
+        /// Call `timerFired` after a pause chosen for this waiter, unless the wait ends first.
         case pause(WaiterID)
         /// Drop the queue, because no call waits.
         case drop
@@ -28,7 +30,7 @@ package struct QuorumQueue: Sendable {
     package init() {}
 
     package var count: Int { waiters.count }
-    /// The waiting calls in order of arrival.
+    /// The waiters in order of arrival.
     package var all: some Sequence<WaiterID> { waiters }
 
     /// Returns whether an attempt of this waiter is in flight.
@@ -51,24 +53,25 @@ package struct QuorumQueue: Sendable {
         return index == 0 ? attemptHead() : .none
     }
 
-    /// Records that the head's attempt took the lock. `isWanted` is false if the waiter has left meanwhile, so that the
-    /// lock has to be released.
-    package mutating func granted(_ id: WaiterID) -> (isWanted: Bool, next: Action) {
+    /// Records that the attempt took the lock. `isWanted` is false if the waiter has left meanwhile; the caller then
+    /// releases the lock.
+    package mutating func attemptGranted(_ id: WaiterID) -> (isWanted: Bool, next: Action) {
         guard endAttempt(id) != nil else { return (false, .none) }
         let isWanted = waiters.first == id
         if isWanted { waiters.removeFirst() }
         return (isWanted, waiters.first.map { .pause($0) } ?? .drop)
     }
 
-    /// Records that the head's attempt did not take the lock.
-    package mutating func refused(_ id: WaiterID) -> Action {
+    /// Records that the attempt did not take the lock.
+    package mutating func attemptRefused(_ id: WaiterID) -> Action {
         guard let isWoken = endAttempt(id) else { return .none }
         guard let head = waiters.first else { return .drop }
         return isWoken || head != id ? attemptHead() : .pause(head)
     }
 
-    /// Removes the head after its last attempt. Its caller has been answered.
-    package mutating func failed(_ id: WaiterID) -> Action {
+    /// Records that the attempt ended with an error or was the last one, which the caller of this method reports to the
+    /// waiter. Removes the waiter.
+    package mutating func attemptFailed(_ id: WaiterID) -> Action {
         guard endAttempt(id) != nil else { return .none }
         if waiters.first == id { waiters.removeFirst() }
         return waiters.isEmpty ? .drop : attemptHead()
@@ -85,7 +88,7 @@ package struct QuorumQueue: Sendable {
         }
     }
 
-    /// Tries again after the pause.
+    /// Handles the end of the pause: the head tries again.
     package mutating func timerFired() -> Action { attemptHead() }
 
     private mutating func attemptHead() -> Action {
@@ -94,7 +97,8 @@ package struct QuorumQueue: Sendable {
         return .attempt(head)
     }
 
-    /// Ends the attempt of `id`. Returns whether a wake-up came while it was in flight; `nil` if no attempt of `id` is.
+    /// Ends the attempt of `id`.
+    /// - Returns: whether a wake-up arrived while the attempt was in flight; `nil` if no attempt of `id` is in flight.
     private mutating func endAttempt(_ id: WaiterID) -> Bool? {
         guard case .attempting(id, let wokenMeanwhile) = state else { return nil }
         state = .idle

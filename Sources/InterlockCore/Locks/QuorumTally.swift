@@ -1,12 +1,14 @@
-/// Counts the answers of a quorum's servers to a yes-or-no question.
+/// A count of the answers of a quorum's servers to a yes-or-no question.
 package struct QuorumTally: Sendable {
+    /// The answer of one server.
     package enum Answer: Equatable, Sendable {
         case yes
         case no
-        /// Unreachable, or no answer in time.
+        /// The server is unreachable or did not answer in time.
         case failed
     }
 
+    /// The result of the count.
     package enum Verdict: Equatable, Sendable {
         /// Undecided; further answers decide.
         case open
@@ -18,34 +20,39 @@ package struct QuorumTally: Sendable {
         case unknown
     }
 
-    /// More than half of `servers`.
+    /// Returns the smallest number that is more than half of `servers`.
     package static func majority(of servers: Int) -> Int { servers / 2 + 1 }
 
-    private let servers: Int
-    private var yes = 0
-    private var no = 0
-    private var failed = 0
+    private let serverCount: Int
+    private var yesCount = 0
+    private var noCount = 0
+    private var failedCount = 0
 
-    /// - Parameter answers: the answers so far.
+    /// Creates a tally.
+    /// - Parameters:
+    ///   - servers: the number of servers.
+    ///   - answers: the answers so far.
     package init(servers: Int, answers: some Sequence<Answer> = []) {
-        self.servers = servers
+        serverCount = servers
         for answer in answers { count(answer) }
     }
 
     /// Counts the answer of one more server.
     package mutating func count(_ answer: Answer) {
         switch answer {
-        case .yes: yes += 1
-        case .no: no += 1
-        case .failed: failed += 1
+        case .yes: yesCount += 1
+        case .no: noCount += 1
+        case .failed: failedCount += 1
         }
     }
 
     package var verdict: Verdict {
-        let majority = Self.majority(of: servers)
-        let open = servers - yes - no - failed
-        if yes >= majority { return .yes }
-        if no > servers - majority { return .no }
-        return yes + open < majority && no + open <= servers - majority ? .unknown : .open
+        let majority = Self.majority(of: serverCount)
+        let openCount = serverCount - yesCount - noCount - failedCount
+        if yesCount >= majority { return .yes }
+        if noCount > serverCount - majority { return .no }
+        let canReachYes = yesCount + openCount >= majority
+        let canReachNo = noCount + openCount > serverCount - majority
+        return canReachYes || canReachNo ? .open : .unknown
     }
 }

@@ -1,5 +1,6 @@
 /// A path to one value of a JSON document: a singular query of RFC 9535, such as `$.checks[0]['disk space'].status`.
 package struct JSONPath: Hashable, Sendable {
+    /// One step from a value to a value inside it.
     package enum Step: Hashable, Sendable {
         /// A member of an object.
         case member(String)
@@ -12,11 +13,12 @@ package struct JSONPath: Hashable, Sendable {
         package let description: String
     }
 
-    /// The steps from the document inwards; empty for the document itself.
+    /// The steps from the root of the document; empty for the root.
     package let steps: [Step]
 
-    /// - Throws: `Violation` if the text is not a path, or is a path to several values: wildcards, slices, filters and
-    ///   `..`.
+    /// Parses a path.
+    /// - Throws: `Violation` if the text is not a path, or is a path to several values (with wildcards, slices, filters
+    ///   or `..`).
     package init(_ text: String) throws(Violation) {
         var reader = Reader(text: text)
         steps = try reader.path()
@@ -52,7 +54,8 @@ extension JSONPath {
                 index += 1
             }
             guard !name.isEmpty else {
-                throw violation("expected a name after the dot; put characters other than letters, digits, _ and - in ['…']")
+                throw violation(
+                    "expected a name after the dot; put characters other than letters, digits, _ and - in ['…']")
             }
             return name
         }
@@ -108,8 +111,8 @@ extension JSONPath {
             return true
         }
 
-        private func violation(_ text: String, at position: Int? = nil) -> Violation {
-            Violation(description: "\(text) (character \((position ?? index) + 1))")
+        private func violation(_ message: String, at position: Int? = nil) -> Violation {
+            Violation(description: "\(message) (character \((position ?? index) + 1))")
         }
     }
 }

@@ -1,7 +1,7 @@
-/// Counts consecutive probes of one service and decides on the findings to report to its breaker.
+/// Counts consecutive probes of one service, and decides which findings to report to the service's breaker.
 ///
-/// A service that is up is reported once, even right after the process started, because another sidecar or an earlier
-/// process may have tripped the breaker. A closed breaker ignores that report.
+/// The watch also reports once that a service is up right after the process has started, because another sidecar or an
+/// earlier process may have tripped the breaker. A closed breaker ignores that report.
 package struct OutageWatch: Sendable {
     private let unhealthyAfter: Int
     private let healthyAfter: Int
@@ -11,8 +11,9 @@ package struct OutageWatch: Sendable {
     package private(set) var successes = 0
     private var hasReportedUp = false
 
+    /// Creates a watch that has seen no probe.
     /// - Parameters:
-    ///   - unhealthyAfter: the number of failed probes in a row that is an outage; less than 1 counts as 1.
+    ///   - unhealthyAfter: the number of failed probes in a row that makes an outage; less than 1 counts as 1.
     ///   - healthyAfter: the number of successful probes in a row that ends an outage; less than 1 counts as 1.
     package init(unhealthyAfter: Int, healthyAfter: Int) {
         self.unhealthyAfter = max(1, unhealthyAfter)
@@ -21,9 +22,9 @@ package struct OutageWatch: Sendable {
 
     /// Counts the finding of a probe.
     /// - Parameter isOpenByOutage: whether an outage is known to keep the breaker open or half-open.
-    /// - Returns: the finding to report to the breaker; `nil` if there is none. An outage is reported with each further
-    ///   failed probe, even one that another sidecar found, because it must not lapse while this sidecar begins to
-    ///   count.
+    /// - Returns: the finding to report to the breaker; `nil` to report nothing. The watch reports an outage, even one
+    ///   that another sidecar found, with each further failed probe. Otherwise the outage could lapse while this
+    ///   sidecar begins to count.
     package mutating func record(_ finding: ProbeFinding, isOpenByOutage: Bool) -> OutageFinding? {
         switch finding {
         case .unjudged:
@@ -41,9 +42,9 @@ package struct OutageWatch: Sendable {
         }
     }
 
-    /// Records that a finding reached the breaker. A finding that did not is reported again if the next probe confirms
-    /// it.
-    package mutating func reported(_ finding: OutageFinding) {
+    /// Records that a finding reached the breaker. Without this call, the watch returns the finding again if the next
+    /// probe confirms it.
+    package mutating func findingReported(_ finding: OutageFinding) {
         hasReportedUp = finding == .up
     }
 }

@@ -1,9 +1,10 @@
 /// The finding of one probe.
 package enum ProbeFinding: Hashable, Sendable {
+    /// The service met the expectation.
     case good
     /// The service did not meet the expectation.
     case bad(ProbeReason)
-    /// The prober itself was at fault or was stopped, which says nothing about the service.
+    /// The prober failed or was stopped, so the probe says nothing about the service.
     case unjudged(ProbeReason)
 
     /// The finding's name in the APIs and metrics.
@@ -15,7 +16,7 @@ package enum ProbeFinding: Hashable, Sendable {
         }
     }
 
-    /// The reason for a finding other than good; `nil` if it is good.
+    /// The reason for the finding; `nil` if it is good.
     package var reason: ProbeReason? {
         switch self {
         case .good: nil

@@ -1,19 +1,19 @@
 /// The human-readable reason for a probe's finding, short and printable, whatever the service sent.
 package struct ProbeReason: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringInterpolation {
-    /// The maximum length in bytes of UTF-8.
+    /// The maximum length of `description` in bytes of UTF-8.
     package static let maximumBytes = 200
 
     package let description: String
 
-    /// Cuts `text`, and replaces each invisible character with a space.
+    /// Creates a reason from `text`, cut to the maximum length, with a space for each invisible character.
     package init(_ text: String) {
         let ellipsis = "…"
         var visible = ""
-        var bytes = 0
+        var byteCount = 0
         for character in text {
             let shown = character.unicodeScalars.allSatisfy(Self.isVisible) ? character : " "
-            bytes += shown.utf8.count
-            guard bytes <= Self.maximumBytes - ellipsis.utf8.count else {
+            byteCount += shown.utf8.count
+            guard byteCount <= Self.maximumBytes - ellipsis.utf8.count else {
                 visible += ellipsis
                 break
             }

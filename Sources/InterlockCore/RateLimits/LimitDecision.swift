@@ -2,7 +2,7 @@
 public struct LimitDecision: Hashable, Sendable {
     /// Whether the call may be made. A `take` counts it; a `peek` does not.
     public var isAllowed: Bool
-    /// The name of the limit that binds; `nil` if the service has none, or if a sidecar of 0.1.0 decided.
+    /// The name of the limit that binds; `nil` if the service has no limits, or if a sidecar of 0.1.0 decided.
     public var limitName: String?
     /// The total cost that the limit allows in its window.
     public var limit: Int
@@ -14,12 +14,12 @@ public struct LimitDecision: Hashable, Sendable {
     /// The time until the full capacity is available again if nothing else is taken.
     public var resetAfter: Duration
 
-    package init(_ answer: CallDecision) {
-        isAllowed = answer.isAllowed
-        limitName = answer.limitName
-        limit = Int(answer.limit)
-        remaining = Int(answer.remaining)
-        retryAfter = answer.retryAfter.map { .milliseconds($0) }
-        resetAfter = .milliseconds(answer.resetAfter)
+    package init(_ decision: CallDecision) {
+        isAllowed = decision.isAllowed
+        limitName = decision.limitName
+        limit = Int(decision.limit)
+        remaining = Int(decision.remaining)
+        retryAfter = decision.wait
+        resetAfter = decision.resetTime
     }
 }

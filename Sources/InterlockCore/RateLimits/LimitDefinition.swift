@@ -1,4 +1,4 @@
-/// One limit of a service: at most `limit` calls (or cost) in each window.
+/// One limit of a service: a total cost of at most `limit` in each window. The default cost of a call is 1.
 public struct LimitDefinition: Hashable, Sendable {
     /// The largest allowed limit.
     public static let maximumLimit: Int64 = 1_000_000_000_000_000
@@ -9,14 +9,15 @@ public struct LimitDefinition: Hashable, Sendable {
     /// The largest `burst` of a `gcra` limit.
     public static let maximumBurst: Int64 = 1_000_000
 
-    /// The part of the counter's key that names this limit; unique within the service. The default is its window: `1s`.
-    /// It contains no colon or tilde, so no limit's key can equal another limit's key with a subject or a suffix.
+    /// The limit's name in the keys of its counters, unique within the service. A configuration's default is the
+    /// window, such as `1s`, or `1s-subject` for a limit per subject. The name contains no colon or tilde, so that no
+    /// limit's key can equal another limit's key with a subject or a suffix.
     public var name: String
     /// The maximum cost granted in one window, 1 or more.
     public var limit: Int64
     /// The period in which `limit` may be granted.
     public var window: Duration
-    /// The algorithm by which the limit counts.
+    /// The counting algorithm.
     public var algorithm: LimitAlgorithm
     /// Whether each subject has its own count. Such a limit applies only to calls that name a subject.
     public var isPerSubject: Bool
@@ -43,8 +44,8 @@ public struct LimitDefinition: Hashable, Sendable {
     /// The window's length in milliseconds.
     package var windowMilliseconds: Int64 { window.wholeMilliseconds }
 
-    /// How long a grant counts, in milliseconds: the window, or for `gcra` the refill time of the capacity
-    /// if that is longer.
+    /// How long a grant counts, in milliseconds: the window, or for `gcra` the refill time of the capacity if that is
+    /// longer.
     package var retentionMilliseconds: Int64 {
         guard case .gcra = algorithm else { return windowMilliseconds }
         return max(windowMilliseconds, cellRate.time(of: capacity).microseconds / 1000 + 1)
@@ -62,7 +63,7 @@ public struct LimitDefinition: Hashable, Sendable {
 
     /// Returns the minimum time in which `cost` can be granted when nothing is left, in microseconds: for `gcra` the
     /// time of its units, otherwise one window for each started multiple of the limit after the first.
-    func minimumTime(toGrant cost: Int64) -> Int64 {
+    func minimumMicroseconds(toGrant cost: Int64) -> Int64 {
         if case .gcra = algorithm { return cellRate.time(of: max(0, cost)).microseconds }
         let (time, overflow) = ((max(1, cost) - 1) / limit).multipliedReportingOverflow(by: windowMilliseconds * 1000)
         return overflow ? .max : time
@@ -72,7 +73,8 @@ public struct LimitDefinition: Hashable, Sendable {
 extension LimitDefinition: DigestedSetting {
     package var digestedParts: Parts {
         [
-            ("name", name), ("limit", limit), ("window", window), ("algorithm", algorithm), ("isPerSubject", isPerSubject),
+            ("name", name), ("limit", limit), ("window", window), ("algorithm", algorithm),
+            ("isPerSubject", isPerSubject),
             ("isShadow", isShadow), ("requiresSubject", requiresSubject),
         ]
     }

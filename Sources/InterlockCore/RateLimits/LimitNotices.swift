@@ -1,5 +1,5 @@
-/// The notices about a service's limits: one of each kind per limit and window, however many calls and subjects there
-/// are.
+/// The notices about a service's limits: at most one of each kind per limit and window, whatever the number of calls
+/// and subjects.
 package struct LimitNotices: Sendable {
     package enum Kind: CaseIterable, Sendable {
         /// Usage reached four fifths of the capacity.
@@ -12,18 +12,19 @@ package struct LimitNotices: Sendable {
 
     package struct Notice: Equatable, Sendable {
         package var kind: Kind
-        package var definition: Int
+        /// The index of the limit's definition.
+        package var definitionIndex: Int
         package var subject: String?
-        /// The usage at that time.
+        /// The usage at the time of the notice.
         package var used: Int64
         package var capacity: Int64
     }
 
     /// The minimum interval between two notices of a kind, in milliseconds.
-    private static let minimumInterval: Int64 = 1000
+    private static let minimumIntervalMilliseconds: Int64 = 1000
 
     private let definitions: [LimitDefinition]
-    /// The earliest time of the next notice, for each kind and definition.
+    /// The earliest time of the next notice, for each definition and kind.
     private var nextNoticeAt: [Instant]
     private(set) var pending: [Notice] = []
 
@@ -32,24 +33,34 @@ package struct LimitNotices: Sendable {
         nextNoticeAt = Array(repeating: Instant(nanoseconds: .min), count: definitions.count * Kind.allCases.count)
     }
 
-    /// Adds the notices that follow from an evaluated batch for one of its counters.
-    mutating func judged(
-        _ counter: LimitBatch.Counter, before: Int64, after: Int64, capacity: Int64, excess: Int64, isRefused: Bool, now: Instant
+    /// Adds the notices that follow from the evaluation of a batch for one of its counters.
+    /// - Parameters:
+    ///   - before: the usage before the batch.
+    ///   - after: the usage after the batch.
+    ///   - excess: the number of granted calls for which a shadow limit had no capacity.
+    ///   - isRefused: whether the counter refused a call.
+    mutating func counterEvaluated(
+        _ counter: LimitBatch.Counter, before: Int64, after: Int64, capacity: Int64, excess: Int64, isRefused: Bool,
+        now: Instant
     ) {
-        func notice(_ kind: Kind) -> Notice {
-            Notice(kind: kind, definition: counter.definition, subject: counter.name, used: after, capacity: capacity)
+        func makeNotice(_ kind: Kind) -> Notice {
+            Notice(
+                kind: kind, definitionIndex: counter.definitionIndex, subject: counter.name, used: after,
+                capacity: capacity)
         }
-        // A capacity of 1 has no state between empty and full.
-        if capacity > 1, Self.isNear(after, capacity), !Self.isNear(before, capacity) { add(notice(.near), now: now) }
-        if isRefused { add(notice(.reached), now: now) }
-        if excess > 0 { add(notice(.shadow), now: now) }
+        // A limit of capacity 1 is either unused or used up, and never nearly used up.
+        if capacity > 1, Self.isNear(after, capacity), !Self.isNear(before, capacity) {
+            add(makeNotice(.near), now: now)
+        }
+        if isRefused { add(makeNotice(.reached), now: now) }
+        if excess > 0 { add(makeNotice(.shadow), now: now) }
     }
 
     private static func isNear(_ used: Int64, _ capacity: Int64) -> Bool { used >= capacity - capacity / 5 }
 
     private mutating func add(_ notice: Notice, now: Instant) {
         let index =
-            notice.definition * Kind.allCases.count
+            notice.definitionIndex * Kind.allCases.count
             + {
                 switch notice.kind {
                 case .near: 0;
@@ -58,8 +69,9 @@ package struct LimitNotices: Sendable {
                 }
             }()
         guard nextNoticeAt[index] <= now else { return }
-        let interval = max(Self.minimumInterval, definitions[notice.definition].windowMilliseconds)
-        nextNoticeAt[index] = now.advanced(byMilliseconds: interval)
+        let intervalMilliseconds = max(
+            Self.minimumIntervalMilliseconds, definitions[notice.definitionIndex].windowMilliseconds)
+        nextNoticeAt[index] = now.advanced(byMilliseconds: intervalMilliseconds)
         pending.append(notice)
     }
 

@@ -1,8 +1,9 @@
-/// The behavior of a service at a limit other than refusing the call.
+/// The handling of calls when a limit of a service is reached.
 public struct LimitPolicy: Hashable, Sendable {
-    /// The handling of a call at the limit.
+    /// The handling of a call that reaches the limit.
     public enum Action: String, CaseIterable, Sendable {
-        /// A guarded proxy call waits for its turn. `TAKE` and `PERMIT` are refused immediately unless they use `WAIT`.
+        /// A guarded proxy call waits for its turn. `LIMIT.TAKE` and `PERMIT.ACQUIRE` wait only with the option `WAIT`,
+        /// and are refused immediately without it.
         case wait
         /// The call is refused.
         case deny
@@ -10,7 +11,7 @@ public struct LimitPolicy: Hashable, Sendable {
         case trip
     }
 
-    /// The handling of a call at the limit.
+    /// The handling of a call that reaches the limit.
     public var action: Action
     /// The range of the random time for which a trip by the limit opens the breaker.
     public var pause: ClosedRange<Duration>

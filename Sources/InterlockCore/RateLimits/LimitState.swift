@@ -1,38 +1,39 @@
 /// The state of one limit of a service.
 public struct LimitState: Hashable, Sendable {
-    /// The name of the limit's algorithm: `fixed`, `sliding` or `gcra`. Newer sidecars may have more.
+    /// The name of the limit's algorithm: `fixed`, `sliding` or `gcra`. A newer sidecar may send another name.
     public var algorithm: String
     /// The window's length.
     public var window: Duration
     /// Whether each subject has its own count.
     public var isPerSubject: Bool
-    /// Whether the limit only counts calls and refuses none.
+    /// Whether the limit only counts calls, and refuses no call.
     public var isShadow: Bool
-    package let answer: CallDecision
+    package let callDecision: CallDecision
 
-    package init(algorithm: String, window: Duration, isPerSubject: Bool, isShadow: Bool, answer: CallDecision) {
+    package init(algorithm: String, window: Duration, isPerSubject: Bool, isShadow: Bool, callDecision: CallDecision) {
         self.algorithm = algorithm
         self.window = window
         self.isPerSubject = isPerSubject
         self.isShadow = isShadow
-        self.answer = answer
+        self.callDecision = callDecision
     }
 
-    package init(definition: LimitDefinition, answer: CallDecision) {
+    package init(definition: LimitDefinition, callDecision: CallDecision) {
         self.init(
             algorithm: definition.algorithm.name.rawValue, window: definition.window,
-            isPerSubject: definition.isPerSubject, isShadow: definition.isShadow, answer: answer)
+            isPerSubject: definition.isPerSubject, isShadow: definition.isShadow, callDecision: callDecision)
     }
 
-    /// The decision that a call of cost 1 would get if this were the only limit. A shadow grants every call.
-    public var decision: LimitDecision { LimitDecision(answer) }
+    /// The decision that a call of cost 1 would get if this were the only limit. A shadow limit grants every call.
+    public var decision: LimitDecision { LimitDecision(callDecision) }
 
-    /// Returns the limit that binds: the one that refuses for the longest time, or otherwise the one with the least
-    /// remaining. A shadow binds only if every limit is a shadow.
+    /// Returns the limit that binds: the one that refuses for the longest time, or if no limit refuses, the one with
+    /// the least remaining. A shadow limit binds only if all limits are shadows.
     package static func binding(of states: [LimitState]) -> LimitState? {
-        let real = states.filter { !$0.isShadow }
-        return (real.isEmpty ? states : real).max { left, right in
-            (left.answer.retryAfter ?? 0, -left.answer.remaining) < (right.answer.retryAfter ?? 0, -right.answer.remaining)
+        let enforced = states.filter { !$0.isShadow }
+        return (enforced.isEmpty ? states : enforced).max { left, right in
+            (left.callDecision.retryAfterMilliseconds ?? 0, -left.callDecision.remaining)
+                < (right.callDecision.retryAfterMilliseconds ?? 0, -right.callDecision.remaining)
         }
     }
 }

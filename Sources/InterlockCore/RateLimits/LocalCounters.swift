@@ -1,7 +1,7 @@
-/// Evaluates batches while Redis is unreachable, under the same rules as the script, by this sidecar's quota of each
-/// limit.
+/// The counters that decide while Redis is unreachable, by this sidecar's quota of each limit and the same rules as the
+/// script.
 package struct LocalCounters: Sendable {
-    /// Limits are identified by name, so usage survives a change of the limit.
+    /// The identity of a counter. It contains the limit's name, so usage survives a change of the limit.
     private struct CounterID: Hashable {
         var limit: String
         var subject: ExactText?
@@ -9,57 +9,62 @@ package struct LocalCounters: Sendable {
 
     /// The default number of per-subject counters.
     package static let capacity = 4096
-    /// The retry time of subjects beyond the capacity, in milliseconds.
+    /// The retry time given to subjects beyond the capacity, in milliseconds.
     private static let retryMilliseconds: Int64 = 1000
     /// The minimum interval between two sweeps for lapsed counters, in milliseconds.
-    private static let minimumSweepInterval: Int64 = 100
+    private static let minimumSweepIntervalMilliseconds: Int64 = 100
 
     private var quotas: [CounterID: LocalQuota] = [:]
     private var subjectCount = 0
     /// The maximum number of per-subject counters. Further subjects are refused until a sweep frees one.
     private let capacity: Int
     private var nextSweepAt = Instant(nanoseconds: .min)
-    /// The end of the period in which any grant may still count.
+    /// The time by which all grants have lapsed.
     private var countsUntil = Instant(nanoseconds: .min)
 
     package init(capacity: Int = Self.capacity) {
         self.capacity = capacity
     }
 
-    /// Returns whether all grants have lapsed. Counters with grants outlive an outage, because Redis may fail again and
-    /// no quota may be granted twice in a window.
+    /// Returns whether all grants have lapsed. Until then the counters outlive the outage: if Redis fails again, no
+    /// quota must be granted twice in a window.
     package func isExpired(at now: Instant) -> Bool { countsUntil <= now }
 
     /// Evaluates a batch as `take.lua` does. Ignores refunds, since their counters are in Redis.
-    /// - Parameter sidecars: the number of sidecars known to divide the limits.
+    /// - Parameter sidecars: the number of sidecars among which the limits are divided.
     package mutating func evaluate(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> BatchVerdict {
         var evaluation = self.evaluation(of: batch, sidecars: sidecars, now: now)
-        // The wait for each counter that a waiting request found full: no later request may overtake it.
-        var blocked = batch.counters.map { _ in Int64(0) }
+        // The wait, in microseconds, at each counter that a waiting request found full. No later request may overtake
+        // that request.
+        var blockedMicroseconds = batch.counters.map { _ in Int64(0) }
         var fits: [BatchVerdict.Fit] = []
         fits.reserveCapacity(batch.charges.count)
         for run in batch.runs {
             let charges = batch.charges[run.charges]
             var granted = run.count
             for charge in charges {
-                let fit = blocked[charge.counter] > 0 ? 0 : evaluation.fit(charge, of: run.count)
+                let fit = blockedMicroseconds[charge.counterIndex] > 0 ? 0 : evaluation.fit(charge, of: run.count)
                 fits.append(BatchVerdict.Fit(count: fit))
                 if batch.mode != .allOrNone {
-                    evaluation.take(charge.cost * Int64(fit), from: charge.counter, now: now)
-                } else if !batch.isShadow(charge.counter) {
+                    evaluation.take(charge.cost * Int64(fit), from: charge.counterIndex, now: now)
+                } else if !batch.isShadow(charge.counterIndex) {
                     granted = min(granted, fit)
                 }
             }
             for (index, charge) in zip(run.charges, charges) {
-                let (counter, fit) = (charge.counter, fits[index].count)
+                let (counter, fit) = (charge.counterIndex, fits[index].count)
                 if batch.mode == .allOrNone {
                     evaluation.take(charge.cost * Int64(min(fit, granted)), from: counter, now: now)
                 }
                 if batch.isShadow(counter) { evaluation.counters[counter].excess += Int64(max(0, granted - fit)) }
                 guard fit < run.count else { continue }
-                let wait = max(evaluation.wait(for: max(1, charge.cost), from: counter, now: now), blocked[counter])
-                fits[index].retryAfterMicroseconds = wait
-                if run.waits, fit == granted, !batch.isShadow(counter) { blocked[counter] = wait }
+                let waitMicroseconds = max(
+                    evaluation.waitMicroseconds(for: max(1, charge.cost), from: counter, now: now),
+                    blockedMicroseconds[counter])
+                fits[index].retryAfterMicroseconds = waitMicroseconds
+                if run.waits, fit == granted, !batch.isShadow(counter) {
+                    blockedMicroseconds[counter] = waitMicroseconds
+                }
             }
         }
         return BatchVerdict(timeMicroseconds: 0, counters: end(evaluation, now: now), fits: fits)
@@ -68,8 +73,8 @@ package struct LocalCounters: Sendable {
     /// The counters of a batch during its evaluation.
     private struct Evaluation {
         var ids: [CounterID]
-        /// The quota of each counter, stored only if it grants something; `nil` if there is no capacity for another
-        /// subject.
+        /// The quota of each counter, which is stored only if it grants something; `nil` if there is no capacity for
+        /// another subject.
         var quotas: [LocalQuota?]
         var counters: [BatchVerdict.Counter]
         private(set) var available: [Int64]
@@ -80,16 +85,16 @@ package struct LocalCounters: Sendable {
             counters = quotas.map { quota in
                 // A subject without a counter has no capacity.
                 guard var quota else {
-                    return BatchVerdict.Counter(count: 0, capacity: 0, resetAfter: LocalCounters.retryMilliseconds)
+                    return BatchVerdict.Counter(count: 0, capacity: 0, resetAfterMilliseconds: LocalCounters.retryMilliseconds)
                 }
-                return BatchVerdict.Counter(count: quota.taken(now: now), capacity: quota.capacity, resetAfter: 0)
+                return BatchVerdict.Counter(count: quota.taken(now: now), capacity: quota.capacity, resetAfterMilliseconds: 0)
             }
             available = counters.map { $0.capacity - $0.count }
         }
 
         /// Returns how many of `count` requests fit into the counter of `charge`.
         func fit(_ charge: LimitBatch.Charge, of count: Int) -> Int {
-            charge.cost > 0 ? Int(max(0, min(Int64(count), available[charge.counter] / charge.cost))) : count
+            charge.cost > 0 ? Int(max(0, min(Int64(count), available[charge.counterIndex] / charge.cost))) : count
         }
 
         mutating func take(_ cost: Int64, from index: Int, now: Instant) {
@@ -99,15 +104,15 @@ package struct LocalCounters: Sendable {
         }
 
         /// Returns the microseconds until `cost` fits.
-        mutating func wait(for cost: Int64, from index: Int, now: Instant) -> Int64 {
-            max(1, quotas[index]?.retryAfterMicroseconds(cost: cost, now: now) ?? counters[index].resetAfter * 1000)
+        mutating func waitMicroseconds(for cost: Int64, from index: Int, now: Instant) -> Int64 {
+            max(1, quotas[index]?.retryAfterMicroseconds(cost: cost, now: now) ?? counters[index].resetAfterMilliseconds * 1000)
         }
     }
 
     private mutating func evaluation(of batch: LimitBatch, sidecars: Int, now: Instant) -> Evaluation {
         var (ids, quotas): ([CounterID], [LocalQuota?]) = ([], [])
         for counter in batch.counters {
-            let limit = batch.definitions[counter.definition]
+            let limit = batch.definitions[counter.definitionIndex]
             let id = CounterID(limit: limit.name, subject: counter.name.map(ExactText.init))
             ids.append(id)
             quotas.append(quota(of: limit, id, sidecars: sidecars, now: now))
@@ -115,12 +120,13 @@ package struct LocalCounters: Sendable {
         return Evaluation(ids: ids, quotas: quotas, now: now)
     }
 
-    /// Ends an evaluation: stores the quotas that granted something. Returns the counters for the verdict.
+    /// Ends an evaluation, and stores the quotas that granted something.
+    /// - Returns: the counters for the verdict.
     private mutating func end(_ evaluation: Evaluation, now: Instant) -> [BatchVerdict.Counter] {
         var counters = evaluation.counters
         for index in evaluation.quotas.indices {
             guard var quota = evaluation.quotas[index] else { continue }
-            counters[index].resetAfter = quota.resetAfter(now: now)
+            counters[index].resetAfterMilliseconds = quota.resetAfterMilliseconds(now: now)
             if evaluation.available[index] < counters[index].capacity - counters[index].count {
                 store(quota, as: evaluation.ids[index], now: now)
             }
@@ -130,8 +136,10 @@ package struct LocalCounters: Sendable {
 
     /// Returns a counter's quota of the current limit in the current fleet; `nil` if there is no capacity for another
     /// subject.
-    private mutating func quota(of definition: LimitDefinition, _ id: CounterID, sidecars: Int, now: Instant) -> LocalQuota? {
-        if let known = quotas[id] { return known.redefined(by: definition, sidecars: sidecars, now: now) }
+    private mutating func quota(
+        of definition: LimitDefinition, _ id: CounterID, sidecars: Int, now: Instant
+    ) -> LocalQuota? {
+        if let quota = quotas[id] { return quota.redefined(by: definition, sidecars: sidecars, now: now) }
         guard id.subject == nil || subjectCount < capacity || sweep(now: now) else { return nil }
         return LocalQuota(of: definition, sidecars: sidecars)
     }
@@ -141,10 +149,11 @@ package struct LocalCounters: Sendable {
         countsUntil = max(countsUntil, now.advanced(byMilliseconds: quota.retentionMilliseconds(now: now)))
     }
 
-    /// Drops lapsed counters. Returns whether there is capacity for another subject.
+    /// Drops lapsed counters.
+    /// - Returns: whether there is capacity for another subject.
     private mutating func sweep(now: Instant) -> Bool {
         guard nextSweepAt <= now else { return false }
-        nextSweepAt = now.advanced(byMilliseconds: Self.minimumSweepInterval)
+        nextSweepAt = now.advanced(byMilliseconds: Self.minimumSweepIntervalMilliseconds)
         quotas = quotas.filter { entry in
             var quota = entry.value
             return quota.taken(now: now) > 0

@@ -1,13 +1,14 @@
-/// Refusals with a known end, by which calls can be refused without Redis. Each is trusted for at most one second,
-/// because its counter may be refunded, deleted or lost without notice. The number is bounded: if a refusal does not
-/// fit, calls at its counter go to Redis.
+/// Remembered refusals. With them, the sidecar refuses further calls without asking Redis. It trusts a refusal for at
+/// most one second, because the counter may be refunded, deleted or lost without notice. The number of refusals is
+/// bounded. If a refusal does not fit, Redis decides on the next call.
 struct RefusalMemory: Sendable {
     struct CounterID: Hashable, Sendable {
-        var definition: Int
+        /// The index of the limit's definition, or another number that identifies the limit.
+        var definitionIndex: Int
         var subject: ExactText?
 
-        init(definition: Int, subject: String?) {
-            self.definition = definition
+        init(definitionIndex: Int, subject: String?) {
+            self.definitionIndex = definitionIndex
             self.subject = subject.map(ExactText.init)
         }
     }
@@ -18,19 +19,19 @@ struct RefusalMemory: Sendable {
         /// Whether a higher cost waits equally long, as in fixed windows. With other algorithms each cost has its own
         /// wait.
         var appliesToHigherCosts: Bool
-        /// The limit that callers were shown: that of the definition, or this sidecar's quota.
+        /// The limit that callers were shown: the configured one, or this sidecar's quota.
         var limit: Int64
         /// The amount that was left.
         var remaining: Int64
-        /// The end of the period in which the refusal is known to hold.
+        /// The time until which the refusal is certain.
         var until: Instant
-        /// The earliest time that is known not to be too early for a call of the same cost.
+        /// The earliest time at which a call of the same cost is certain to fit, if nothing else is taken.
         var retryAt: Instant
-        /// The end of the refill, with the full capacity available again.
+        /// The time at which the full capacity is available again.
         var resetAt: Instant
-        /// The time of the waiting calls' next try; see `CapacitySplit`.
+        /// The time at which the waiting calls try again; see `CapacitySplit`.
         var releaseAt: Instant
-        /// The number of this sidecar's calls that wait for this counter. No other call overtakes them.
+        /// The number of this sidecar's calls that wait for the counter. No other call overtakes them.
         var waiters = 0
         /// The total cost of the waiting calls.
         var costAhead: Int64 = 0
@@ -41,11 +42,11 @@ struct RefusalMemory: Sendable {
 
         /// Creates a refusal from the numbers of a verdict.
         /// - Parameters:
-        ///   - limit: the limit that callers are shown.
+        ///   - limit: the limit that callers were shown.
         ///   - sentAt: a time before the batch was sent.
         init(
             cost: Int64, of definition: LimitDefinition, limit: Int64, remaining: Int64, retryAfterMicroseconds: Int64,
-            resetAfter: Int64, sentAt: Instant, now: Instant
+            resetAfterMilliseconds: Int64, sentAt: Instant, now: Instant
         ) {
             self.cost = cost
             self.limit = limit
@@ -53,42 +54,46 @@ struct RefusalMemory: Sendable {
             appliesToHigherCosts = definition.algorithm == .fixed
             retryAt = now.advanced(byMicroseconds: retryAfterMicroseconds)
             releaseAt = retryAt
-            resetAt = now.advanced(byMilliseconds: resetAfter)
+            resetAt = now.advanced(byMilliseconds: resetAfterMilliseconds)
             // Redis reports the end of a fixed window in whole milliseconds, and deletes the key one later.
-            let certain = sentAt.advanced(byMicroseconds: retryAfterMicroseconds - (appliesToHigherCosts ? 1000 : 0))
-            until = min(certain, now.advanced(byMilliseconds: RefusalMemory.maximumAgeMilliseconds))
+            let certainUntil = sentAt.advanced(
+                byMicroseconds: retryAfterMicroseconds - (appliesToHigherCosts ? 1000 : 0))
+            until = min(certainUntil, now.advanced(byMilliseconds: RefusalMemory.maximumAgeMilliseconds))
         }
 
-        /// Returns a lower bound on when `cost` can be granted after everything that waits here. Other
-        /// sidecars may take from the limit first.
+        /// Returns the earliest time at which `cost` can be granted behind waiting calls of cost `ahead`. Other
+        /// sidecars may take from the limit first, so the grant may come later.
         func earliest(for cost: Int64, ahead: Int64, of definition: LimitDefinition) -> Instant {
             guard ahead > 0 else { return retryAt }
             if case .gcra = definition.algorithm {
-                return retryAt.advanced(byMicroseconds: definition.minimumTime(toGrant: ahead + cost - self.cost))
+                return retryAt.advanced(
+                    byMicroseconds: definition.minimumMicroseconds(toGrant: ahead + cost - self.cost))
             }
-            return retryAt.advanced(byMicroseconds: definition.minimumTime(toGrant: ahead + cost))
+            return retryAt.advanced(byMicroseconds: definition.minimumMicroseconds(toGrant: ahead + cost))
         }
     }
 
     /// The maximum time for which a refusal is trusted, in milliseconds.
     static let maximumAgeMilliseconds: Int64 = 1000
-    /// The number of refusals beyond which only awaited ones and those of service-wide limits are added.
+    /// The maximum number of refusals, except for those that a call awaits and those of service-wide limits, which are
+    /// always added.
     static let capacity = 4096
     /// The age beyond which a lookup drops an expired refusal, in milliseconds.
     private static let retentionMilliseconds: Int64 = 1000
     /// The minimum interval between two sweeps for expired refusals, in milliseconds.
-    private static let minimumSweepInterval: Int64 = 100
+    private static let minimumSweepIntervalMilliseconds: Int64 = 100
     private static let distantPast = Instant(nanoseconds: .min)
 
     private var refusals: [CounterID: Refusal] = [:]
-    /// The earliest time of the next sweep. Without it, each of many new refusals would trigger one.
+    /// The earliest time of the next sweep, so that not every new refusal causes one.
     private var nextSweepAt = RefusalMemory.distantPast
 
     var isEmpty: Bool { refusals.isEmpty }
 
     subscript(counter: CounterID) -> Refusal? { refusals[counter] }
 
-    /// Returns the refusal that applies to `cost` at `now`, if any, and a lower bound on its end.
+    /// Returns the refusal that applies to `cost` at `now`, and the earliest time at which it may end; `nil` if no
+    /// refusal applies.
     mutating func refusal(
         of counter: CounterID, definition: LimitDefinition, cost: Int64, now: Instant
     ) -> (refusal: Refusal, until: Instant)? {
@@ -98,7 +103,7 @@ struct RefusalMemory: Sendable {
             return earliest > now ? (refusal, earliest) : nil
         }
         guard refusal.until > now else {
-            // Former waiters may be in a batch in flight, which still needs `misses`.
+            // Calls that waited for the counter may be in a batch in flight, whose verdict still needs `misses`.
             if refusal.until.advanced(byMilliseconds: Self.retentionMilliseconds) <= now { refusals[counter] = nil }
             return nil
         }
@@ -106,19 +111,21 @@ struct RefusalMemory: Sendable {
         return (refusal, refusal.retryAt)
     }
 
-    /// - Parameter isAwaited: whether a call is about to wait for the counter. The queue bounds the awaited refusals,
-    ///   and the configuration those of service-wide limits, so both bypass the capacity.
+    /// Adds or replaces a counter's refusal, unless there is no capacity for it.
+    /// - Parameter isAwaited: whether a call is about to wait for the counter. Awaited refusals and those of
+    ///   service-wide limits bypass the capacity, because the queue and the configuration limit their number.
     mutating func remember(_ refusal: Refusal, of counter: CounterID, isAwaited: Bool, now: Instant) {
         if refusals[counter] == nil, refusals.count >= Self.capacity {
             if nextSweepAt <= now {
                 refusals = refusals.filter { $0.value.until > now || $0.value.waiters > 0 }
-                nextSweepAt = now.advanced(byMilliseconds: Self.minimumSweepInterval)
+                nextSweepAt = now.advanced(byMilliseconds: Self.minimumSweepIntervalMilliseconds)
             }
             guard refusals.count < Self.capacity || isAwaited || counter.subject == nil else { return }
         }
         refusals[counter] = refusal
     }
 
+    /// Adjusts the number of waiting calls by `change`, each of cost `cost`.
     mutating func changeWaiters(of counter: CounterID, by change: Int, cost: Int64) {
         guard var refusal = refusals[counter] else { return }
         refusal.waiters += change
@@ -141,7 +148,7 @@ struct RefusalMemory: Sendable {
         refusals[counter]?.releaseAt = Self.distantPast
     }
 
-    /// Ends a refusal, for example after a refund. Waiting calls may retry immediately.
+    /// Ends a counter's refusal, for example after a refund. Waiting calls may retry immediately.
     mutating func forget(_ counter: CounterID) {
         guard var refusal = refusals[counter] else { return }
         guard refusal.waiters > 0 else { return refusals[counter] = nil }

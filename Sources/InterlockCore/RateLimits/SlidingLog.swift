@@ -1,11 +1,11 @@
 internal import DequeModule
 
-/// The grants of a sliding window, by this sidecar's own clock. To limit their number, grants that are close together
-/// form one entry, which counts until the newest of them expires.
+/// The grants of a sliding window, by this sidecar's own clock. Grants that are close together form one entry, which
+/// counts until the newest of them expires. This limits the number of entries. `now` is in microseconds of the clock.
 struct SlidingLog: Sendable {
     private struct Entry: Sendable {
-        var firstAt: Int64
-        var lastAt: Int64
+        var firstMicroseconds: Int64
+        var lastMicroseconds: Int64
         var cost: Int64
     }
 
@@ -28,30 +28,32 @@ struct SlidingLog: Sendable {
     }
 
     /// Drops expired entries. Amortized O(1).
-    mutating func trim(now: Int64) {
-        while let oldest = entries.first, oldest.lastAt < now - windowMicroseconds {
+    mutating func trim(nowMicroseconds: Int64) {
+        while let oldest = entries.first, oldest.lastMicroseconds < nowMicroseconds - windowMicroseconds {
             total -= oldest.cost
             entries.removeFirst()
         }
     }
 
-    mutating func take(_ cost: Int64, now: Int64) {
+    mutating func take(_ cost: Int64, nowMicroseconds: Int64) {
         total += cost
-        if let last = entries.last, now - last.firstAt <= windowMicroseconds / Self.resolution {
-            entries[entries.count - 1].lastAt = max(now, last.lastAt)
+        if let newest = entries.last,
+            nowMicroseconds - newest.firstMicroseconds <= windowMicroseconds / Self.resolution
+        {
+            entries[entries.count - 1].lastMicroseconds = max(nowMicroseconds, newest.lastMicroseconds)
             entries[entries.count - 1].cost += cost
         } else {
-            entries.append(Entry(firstAt: now, lastAt: now, cost: cost))
+            entries.append(Entry(firstMicroseconds: nowMicroseconds, lastMicroseconds: nowMicroseconds, cost: cost))
         }
     }
 
     /// Returns the microseconds until `cost` of the current total has expired. O(entries).
-    func wait(untilFreed cost: Int64, now: Int64) -> Int64 {
+    func waitMicroseconds(untilFreed cost: Int64, nowMicroseconds: Int64) -> Int64 {
         guard cost > 0 else { return 0 }
         var freed: Int64 = 0
         for entry in entries {
             freed += entry.cost
-            if freed >= cost { return entry.lastAt + windowMicroseconds + 1 - now }
+            if freed >= cost { return entry.lastMicroseconds + windowMicroseconds + 1 - nowMicroseconds }
         }
         return windowMicroseconds + 1
     }

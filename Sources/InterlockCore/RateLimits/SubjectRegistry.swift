@@ -1,22 +1,24 @@
-/// The subjects (tenants) of one service that have their own counters, at most `capacity`. All others share the
-/// overflow subject's counters, so made-up subjects cannot fill Redis or this process.
+/// The subjects (tenants) of one service that have their own counters, at most `capacity`. All other subjects share the
+/// counters of the overflow subject, so made-up subjects cannot fill Redis or this process.
 ///
-/// A subject is forgotten after one to two windows without a call; its counters have lapsed by then. The registry
-/// stores 64-bit digests: two subjects with the same digest count as one known subject.
+/// The registry forgets a subject after one to two windows without a call; the subject's counters have lapsed by then.
+/// It stores 64-bit digests, so two subjects with the same digest count as one.
 package struct SubjectRegistry: Sendable {
-    /// The overflow subject, under which all subjects beyond the capacity are counted.
+    /// The overflow subject, whose counters all subjects beyond the capacity share.
     package static let overflow = "~crowd"
 
-    /// Returns the name under which a caller's subject is counted. A subject that is spelled like the overflow subject
-    /// is escaped with an extra `~`.
+    /// Returns the name of a subject in its counters' keys. Escapes a subject that is spelled like the overflow subject
+    /// with another `~`.
     package static func counterName(for subject: String) -> String {
         guard subject.utf8.first == UInt8(ascii: "~"), subject.hasSuffix(overflow) else { return subject }
-        return subject.utf8.dropLast(overflow.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") } ? "~" + subject : subject
+        return subject.utf8.dropLast(overflow.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") }
+            ? "~" + subject : subject
     }
 
     package var capacity: Int
+    /// The digests of the subjects that called in the current window.
     private var current: Set<Int> = []
-    /// The subjects of the previous window that have not been seen since.
+    /// The digests of the subjects that called in the previous window and not since.
     private var previous: Set<Int> = []
     private var windowEnd = Instant(nanoseconds: .min)
 
@@ -26,21 +28,21 @@ package struct SubjectRegistry: Sendable {
 
     package var count: Int { current.count + previous.count }
 
-    /// Returns the number of subjects known at `now`. Subjects are forgotten even without calls.
-    /// - Parameter window: see `register`.
-    package func count(windowMilliseconds window: Int64, now: Instant) -> Int {
+    /// Returns the number of subjects known at `now`, even if no call has moved the window since.
+    /// - Parameter windowMilliseconds: see `register`.
+    package func count(windowMilliseconds: Int64, now: Instant) -> Int {
         guard windowEnd <= now else { return count }
-        return windowEnd.advanced(byMilliseconds: window) <= now ? 0 : current.count
+        return windowEnd.advanced(byMilliseconds: windowMilliseconds) <= now ? 0 : current.count
     }
 
     /// Adds a subject if it is known or the capacity allows. Returns `false` otherwise.
-    /// - Parameter window: the time within which every limit forgets, in milliseconds.
-    package mutating func register(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
+    /// - Parameter windowMilliseconds: a time after which no limit counts a grant any longer, in milliseconds.
+    package mutating func register(_ subject: String, windowMilliseconds: Int64, now: Instant) -> Bool {
         if windowEnd <= now {
-            // The current subjects are forgotten as well if another whole window has passed.
-            previous = windowEnd.advanced(byMilliseconds: window) <= now ? [] : current
+            // If another whole window has passed, forget the current subjects as well.
+            previous = windowEnd.advanced(byMilliseconds: windowMilliseconds) <= now ? [] : current
             current = []
-            windowEnd = now.advanced(byMilliseconds: window)
+            windowEnd = now.advanced(byMilliseconds: windowMilliseconds)
         }
         let digest = ExactText(subject).hashValue
         if current.contains(digest) { return true }

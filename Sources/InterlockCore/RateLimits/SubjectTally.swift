@@ -1,13 +1,13 @@
 /// The number of waiting calls of each subject. A subject may use at most a quarter of the queue, which leaves room for
-/// others.
+/// the other subjects.
 struct SubjectTally: Sendable {
-    /// The part of the queue that one subject may use is 1/`divisor`.
-    static let divisor = 4
+    /// The number by which the queue's capacity is divided to get the part that one subject may use.
+    private static let divisor = 4
 
     private var counts: [ExactText: Int] = [:]
 
-    /// Returns whether one more call of the subject may wait in a queue of `capacity`. Calls without a subject are not
-    /// limited here.
+    /// Returns whether another call of the subject may wait in a queue of `capacity`. Does not limit calls without a
+    /// subject.
     func hasCapacity(for subject: String?, of capacity: Int) -> Bool {
         guard let subject, let count = counts[ExactText(subject)] else { return true }
         return count < max(1, capacity / Self.divisor)

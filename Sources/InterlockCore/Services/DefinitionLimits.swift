@@ -1,26 +1,26 @@
-/// The limits of definitions. The reader of the sidecar's configuration names the key that breaks one, and `check()`
-/// names the property.
+/// The ranges of valid settings in definitions. For a setting out of range, the reader of the sidecar's configuration
+/// names its key, and `check()` names its property.
 
 extension ServiceDefinition {
-    package static let slotCounts = 1...1_000_000
-    package static let subjectCounts = 1...10_000_000
-    package static let permitLifetimes: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
+    package static let slotCountRange = 1...1_000_000
+    package static let subjectCountRange = 1...10_000_000
+    package static let permitLifetimeRange: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
 }
 
 extension LimitDefinition {
-    package static let limits: ClosedRange<Int64> = 1...maximumLimit
-    package static let windows: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    package static let bursts: ClosedRange<Int64> = 0...maximumBurst
+    package static let limitRange: ClosedRange<Int64> = 1...maximumLimit
+    package static let windowRange: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
+    package static let burstRange: ClosedRange<Int64> = 0...maximumBurst
 
-    /// Describes the name expected instead of `name` for a limit; `nil` if `name` is valid. A tilde would end the name
-    /// within its key, because the algorithm's suffix and the subject begin with one.
+    /// Describes the name expected instead of `name` for a limit; `nil` if `name` is valid. A name has no tilde,
+    /// because a tilde begins the algorithm's suffix and the subject in a counter's key.
     package static func expectedName(insteadOf name: String) -> String? {
         if let expected = ResourceName.expectedPart(insteadOf: name) { return expected }
         return name.unicodeScalars.contains("~") ? "a name without \"~\"" : nil
     }
 
-    /// The error for a limit that the algorithm cannot count exactly; `nil` if it can.
-    package var expectedOfAlgorithm: String? {
+    /// The error message if the algorithm cannot count this limit exactly; `nil` if it can.
+    package var algorithmViolation: String? {
         switch algorithm {
         case .fixed:
             return nil
@@ -40,31 +40,32 @@ extension LimitDefinition {
 }
 
 extension LimitPolicy {
-    package static let pauses: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    package static let waitTimes: ClosedRange<Duration> = .zero ... .seconds(86_400)
-    package static let waitingCounts = 0...100_000
+    package static let pauseRange: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
+    package static let waitTimeRange: ClosedRange<Duration> = .zero ... .seconds(86_400)
+    package static let waitingCountRange = 0...100_000
 }
 
 extension BreakerSettings {
-    package static let rates = 0.01...1
-    package static let durations: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    package static let callCounts = 1...1_000_000_000
+    package static let rateRange = 0.01...1
+    package static let durationRange: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
+    package static let callCountRange = 1...1_000_000_000
     /// A window of calls has at least one call per slice.
-    package static let windowCalls = windowSlices...1_000_000_000
-    package static let permitCounts = 1...10_000
-    package static let reporterCounts = 1...1000
+    package static let windowCallCountRange = windowSlices...1_000_000_000
+    package static let permitCountRange = 1...10_000
+    package static let reporterCountRange = 1...1000
 }
 
 extension LockSettings {
-    package static let minimumTTLs: ClosedRange<Duration> = absoluteMinimumTTL ... .seconds(86_400)
-    package static let ttls: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
-    package static let waits: ClosedRange<Duration> = .zero ... .seconds(86_400)
-    package static let replicas = 0...100
-    package static let fenceLifetimes: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
+    package static let minimumTTLRange: ClosedRange<Duration> = absoluteMinimumTTL ... .seconds(86_400)
+    package static let ttlRange: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
+    package static let waitRange: ClosedRange<Duration> = .zero ... .seconds(86_400)
+    package static let replicaCountRange = 0...100
+    package static let fenceLifetimeRange: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
 }
 
 extension [ServiceDefinition] {
-    /// - Throws: `DefinitionError` for the first service that breaks a limit or has the name of another.
+    /// Checks all services.
+    /// - Throws: `DefinitionError` for the first service that is invalid or has the name of another.
     package func check() throws(DefinitionError) {
         var names: Set<ExactText> = []
         for service in self {
@@ -82,12 +83,12 @@ extension ServiceDefinition {
             throw DefinitionError("a service's name: expected \(expected), got \"\(Excerpt(name))\"")
         }
         let checks = DefinitionChecks(of: "the service \"\(name)\"")
-        try checks.check("concurrency", concurrency, in: Self.slotCounts)
-        try checks.check("maximumSubjects", maximumSubjects, in: Self.subjectCounts)
-        try checks.check("permitLifetime", permitLifetime, in: Self.permitLifetimes)
-        try checks.check("onLimit.pause", onLimit.pause, in: LimitPolicy.pauses)
-        try checks.check("onLimit.patience", onLimit.maximumWait, in: LimitPolicy.waitTimes)
-        try checks.check("onLimit.maximumWaiting", onLimit.maximumWaiting, in: LimitPolicy.waitingCounts)
+        try checks.check("concurrency", concurrency, in: Self.slotCountRange)
+        try checks.check("maximumSubjects", maximumSubjects, in: Self.subjectCountRange)
+        try checks.check("permitLifetime", permitLifetime, in: Self.permitLifetimeRange)
+        try checks.check("onLimit.pause", onLimit.pause, in: LimitPolicy.pauseRange)
+        try checks.check("onLimit.maximumWait", onLimit.maximumWait, in: LimitPolicy.waitTimeRange)
+        try checks.check("onLimit.maximumWaiting", onLimit.maximumWaiting, in: LimitPolicy.waitingCountRange)
         try breaker.check(checks)
         var names: Set<ExactText> = []
         for limit in limits {
@@ -101,19 +102,19 @@ extension ServiceDefinition {
 
 extension BreakerSettings {
     fileprivate func check(_ checks: DefinitionChecks) throws(DefinitionError) {
-        try checks.check("breaker.failureRate", failureRate, in: Self.rates)
-        try checks.check("breaker.slowRate", slowRate, in: Self.rates)
-        try checks.check("breaker.slowCall", slowCall, in: Self.durations)
-        try checks.check("breaker.minimumCalls", minimumCalls, in: Self.callCounts)
-        try checks.check("breaker.consecutiveFailures", consecutiveFailures, in: Self.callCounts)
-        try checks.check("breaker.reporters", reporters, in: Self.reporterCounts)
-        try checks.check("breaker.openFor", openFor, in: Self.durations)
-        try checks.check("breaker.halfOpenPermits", halfOpenPermits, in: Self.permitCounts)
+        try checks.check("breaker.failureRate", failureRate, in: Self.rateRange)
+        try checks.check("breaker.slowRate", slowRate, in: Self.rateRange)
+        try checks.check("breaker.slowCall", slowCall, in: Self.durationRange)
+        try checks.check("breaker.minimumCalls", minimumCalls, in: Self.callCountRange)
+        try checks.check("breaker.consecutiveFailures", consecutiveFailures, in: Self.callCountRange)
+        try checks.check("breaker.reporters", reporters, in: Self.reporterCountRange)
+        try checks.check("breaker.openFor", openFor, in: Self.durationRange)
+        try checks.check("breaker.halfOpenPermits", halfOpenPermits, in: Self.permitCountRange)
         switch window {
         case .time(let time):
-            try checks.check("breaker.window", time, in: Self.durations)
+            try checks.check("breaker.window", time, in: Self.durationRange)
         case .calls(let calls):
-            try checks.check("breaker.window", calls, in: Self.windowCalls)
+            try checks.check("breaker.window", calls, in: Self.windowCallCountRange)
             try checks.check("breaker.minimumCalls", minimumCalls, in: 1...calls)
         }
     }
@@ -125,10 +126,10 @@ extension LimitDefinition {
             throw checks.error("a limit's name: expected \(expected), got \"\(Excerpt(name))\"")
         }
         let checks = DefinitionChecks(of: "\(checks.subject), the limit \"\(name)\"")
-        try checks.check("limit", limit, in: Self.limits)
-        try checks.check("window", window, in: Self.windows)
-        if case .gcra(let burst) = algorithm { try checks.check("burst", burst, in: Self.bursts) }
-        if let expected = expectedOfAlgorithm { throw checks.error(expected) }
+        try checks.check("limit", limit, in: Self.limitRange)
+        try checks.check("window", window, in: Self.windowRange)
+        if case .gcra(let burst) = algorithm { try checks.check("burst", burst, in: Self.burstRange) }
+        if let expected = algorithmViolation { throw checks.error(expected) }
         if requiresSubject, !isPerSubject || isShadow {
             throw checks.error("requiresSubject: expected a limit that counts per subject and is not a shadow")
         }
@@ -136,22 +137,24 @@ extension LimitDefinition {
 }
 
 extension LockSettings {
-    /// - Throws: `DefinitionError` for the first setting that breaks a limit.
+    /// Checks all settings.
+    /// - Throws: `DefinitionError` for the first invalid setting.
     package func check() throws(DefinitionError) {
         let checks = DefinitionChecks(of: "the locks")
         if let keyPrefix, let expected = ResourceName.expectedPrefix(insteadOf: keyPrefix, isEmptyAllowed: true) {
             throw checks.error("keyPrefix: expected \(expected), got \"\(Excerpt(keyPrefix))\"")
         }
-        try checks.check("maximumTTL", maximumTTL, in: Self.ttls)
-        try checks.check("minimumTTL", minimumTTL, in: Self.absoluteMinimumTTL...min(maximumTTL, Self.minimumTTLs.upperBound))
-        try checks.check("maximumWait", maximumWait, in: Self.waits)
-        try checks.check("maximumHold", maximumHold, in: Self.ttls)
-        try checks.check("waitReplicas", waitReplicas, in: Self.replicas)
-        try checks.check("fenceLifetime", fenceLifetime, in: Self.fenceLifetimes)
+        try checks.check("maximumTTL", maximumTTL, in: Self.ttlRange)
+        try checks.check(
+            "minimumTTL", minimumTTL, in: Self.absoluteMinimumTTL...min(maximumTTL, Self.minimumTTLRange.upperBound))
+        try checks.check("maximumWait", maximumWait, in: Self.waitRange)
+        try checks.check("maximumHold", maximumHold, in: Self.ttlRange)
+        try checks.check("waitReplicas", waitReplicas, in: Self.replicaCountRange)
+        try checks.check("fenceLifetime", fenceLifetime, in: Self.fenceLifetimeRange)
     }
 }
 
-/// Reports the property that breaks a limit, with its definition.
+/// Checks properties of one definition. An error names the definition and the invalid property.
 private struct DefinitionChecks {
     let subject: String
 
@@ -161,7 +164,9 @@ private struct DefinitionChecks {
 
     func error(_ message: String) -> DefinitionError { DefinitionError("\(subject): \(message)") }
 
-    func check<Value: Comparable>(_ property: String, _ value: Value?, in bounds: ClosedRange<Value>) throws(DefinitionError) {
+    func check<Value: Comparable>(
+        _ property: String, _ value: Value?, in bounds: ClosedRange<Value>
+    ) throws(DefinitionError) {
         guard let value, !bounds.contains(value) else { return }
         throw error("\(property): expected \(bounds.lowerBound) to \(bounds.upperBound), got \(value)")
     }

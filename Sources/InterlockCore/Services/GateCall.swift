@@ -1,9 +1,10 @@
-/// A call that asks for a permit: its request, its stage, and what it holds so far.
+/// A call that requests a permit, with its stage, its trial permit and its slot.
 package final class GateCall {
+    /// The step that the call has reached.
     package enum Stage: Equatable, Sendable {
         /// The call is new and has not waited for anything.
         case ready
-        /// The call waits for Redis's answer about a trial permit.
+        /// The call waits for Redis to grant or refuse a trial permit.
         case trial
         /// The call waits for the decision of the limits.
         case limits
@@ -15,12 +16,13 @@ package final class GateCall {
         case over
     }
 
-    /// The kind of trial that the call is, if any.
+    /// The kind of trial that the call makes.
     enum Trial: Equatable, Sendable {
+        /// The call is not a trial.
         case none
-        /// A trial with one of the fleet's permits, which lapses at `until`.
+        /// A trial with one of the fleet's trial permits, which lapses at `until`.
         case fleet(PermitID, until: Instant)
-        /// A local trial: this sidecar opened the breaker for itself only, or Redis is unreachable.
+        /// A local trial, because this sidecar opened the breaker for itself only, or because Redis is unreachable.
         case local
     }
 
@@ -32,11 +34,11 @@ package final class GateCall {
     package let deadline: Instant?
     /// The key of the caller in the executor's table.
     package let callerKey: Int
-    /// The key of the call's request to the limits, by which the executor can cancel it.
+    /// The key of the call's request to the limits. The executor can cancel the request with it.
     package var limitsKey: Int?
 
     package internal(set) var stage = Stage.ready
-    /// The generation of the breaker that admitted the call. The outcome counts under this generation only.
+    /// The breaker's generation that admitted the call. The outcome counts under this generation only.
     var generation: Int64 = 0
     var trial = Trial.none
     /// Whether the limits have granted the call.
@@ -56,7 +58,7 @@ package final class GateCall {
 
     package var isOver: Bool { stage == .over }
     var isTrial: Bool { trial != .none }
-    /// The fleet's trial permit that the call holds.
+    /// The fleet's trial permit that the call holds; `nil` if it holds no such permit.
     package var trialPermit: PermitID? { if case .fleet(let id, _) = trial { id } else { nil } }
 
     /// Marks the call as answered.

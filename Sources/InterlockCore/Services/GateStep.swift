@@ -1,15 +1,16 @@
 /// A step that a service's gate asks its executor to take.
 package enum GateStep {
-    /// Call `proceed` for this call, which got a slot or was resumed after a pause.
+    /// Call `proceed` for this call, which got a slot or resumes after a pause.
     case proceed(GateCall)
-    /// Ask Redis for a trial permit, and keep the grant of the limits meanwhile.
+    /// Request a trial permit from Redis. The call keeps the grant of the limits meanwhile.
     case requestTrial(GateCall)
-    /// Ask the limits; `waitMilliseconds` is the maximum time for which the call may wait in the limiter.
+    /// Request the grant of the limits. `waitMilliseconds` is the maximum time for which the call may wait in the
+    /// limiter.
     case requestLimits(GateCall, waitMilliseconds: Int64)
     /// Issue a permit.
     case grant(GateCall)
-    /// Answer with a refusal; `retryAfter` is in milliseconds.
-    case refuse(GateCall, PermitResult.Reason, retryAfter: Int64)
+    /// Answer with a refusal.
+    case refuse(GateCall, PermitResult.Reason, retryAfterMilliseconds: Int64)
     /// Refuse as busy, because too many permits are unreported.
     case refuseForUnreported(GateCall)
     /// Answer that the service is no longer configured.

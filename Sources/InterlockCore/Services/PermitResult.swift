@@ -1,5 +1,6 @@
 /// The result of a request to call a service.
 package enum PermitResult: Sendable {
+    /// The reason for a refusal.
     package enum Reason: String, CaseIterable, Sendable {
         /// The breaker is open.
         case open
@@ -10,7 +11,7 @@ package enum PermitResult: Sendable {
     }
 
     case granted(PermitID, state: BreakerSnapshot.State)
-    /// A refusal; `retryAfter` is in milliseconds, or -1 if unknown.
-    case refused(Reason, state: BreakerSnapshot.State, retryAfter: Int64)
+    /// A refusal; `retryAfterMilliseconds` is -1 if unknown.
+    case refused(Reason, state: BreakerSnapshot.State, retryAfterMilliseconds: Int64)
     case failed(InterlockError)
 }

@@ -1,10 +1,10 @@
 internal import DequeModule
 
-/// The unreported permits of one service that this sidecar has issued. Each lapses at the end of its lifetime. The
-/// owner limits their number.
+/// The permits of one service that this sidecar has issued and whose outcomes have not been reported. Each lapses at
+/// the end of its lifetime. The owner of the table limits their number.
 package struct PermitTable: Sendable {
     package struct Permit: Sendable {
-        /// The breaker's generation when the permit was issued. The outcome does not count under any other.
+        /// The breaker's generation when the permit was issued. The outcome counts under this generation only.
         package var generation: Int64
         /// Whether this is one of the fleet's trial permits.
         var isTrial: Bool
@@ -16,15 +16,15 @@ package struct PermitTable: Sendable {
     }
 
     private var permits: [PermitID: Permit] = [:]
-    /// The permits in the order in which they lapse. A reported permit stays until it reaches the front.
+    /// The IDs in the order in which the permits lapse. A reported permit stays until it reaches the front.
     private var order: Deque<(id: PermitID, expiresAt: Instant)> = []
 
     package var count: Int { permits.count }
 
-    /// The deadline of the permit that lapses next; `nil` if there is none.
+    /// The time at which the next permit lapses; `nil` if the table is empty.
     var nextLapse: Instant? { order.first?.expiresAt }
 
-    /// Adds a permit. Amortized O(1), unless older permits lapse later because the lifetime was shortened.
+    /// Adds a permit. Amortized O(1), unless older permits lapse later because a reload has shortened the lifetime.
     mutating func insert(_ permit: Permit, id: PermitID) {
         permits[id] = permit
         var index = order.count
@@ -40,7 +40,7 @@ package struct PermitTable: Sendable {
         return permit
     }
 
-    /// Removes and returns one lapsed permit; `nil` if there is none.
+    /// Removes and returns one lapsed permit; `nil` if no permit has lapsed.
     mutating func removeLapsed(now: Instant) -> Permit? {
         while let oldest = order.first, oldest.expiresAt <= now {
             order.removeFirst()

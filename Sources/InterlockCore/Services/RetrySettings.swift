@@ -1,7 +1,7 @@
-/// The retries of the proxy: only of idempotent calls without a body, and only within the budget. In addition, a
-/// request that the upstream is known not to have processed, POST included, is resent once.
+/// The settings of the proxy's retries. The proxy retries only idempotent calls without a body, and only within the
+/// budget. In addition, it resends a request once, even a POST, if the upstream is known not to have processed it.
 package struct RetrySettings: Hashable, Sendable {
-    /// The maximum number of attempts after the first; 0 for none.
+    /// The maximum number of attempts after the first; 0 to retry nothing.
     package var attempts: Int
     /// The maximum number of retries as a fraction of the calls, 0…1, so that retries cannot multiply an outage.
     package var budget: Double

@@ -1,24 +1,25 @@
-/// An external API or upstream to which calls are made: its limits, its breaker, and the behavior when they apply.
+/// The definition of a service, an external API or upstream: its limits, its breaker, and the behavior when they apply.
 public struct ServiceDefinition: Hashable, Sendable {
-    /// The name of the service, which follows the rule of `ResourceName`.
+    /// The name of the service: 1 to 256 bytes without colons, control characters, spaces or braces.
     public var name: String
-    /// The upstream that the proxy calls; `nil` if the proxy does not serve it.
+    /// The upstream that the proxy calls; `nil` if the proxy does not serve this service.
     package var upstream: UpstreamSettings?
-    /// The limits, checked together: a call takes from all that apply to it, or from none.
+    /// The limits. A call takes from all limits that apply to it, or is refused and takes nothing.
     public var limits: [LimitDefinition]
     /// The behavior when a limit is reached.
     public var onLimit: LimitPolicy
     /// The maximum number of concurrent permits of this sidecar; `nil` for no limit.
     public var concurrency: Int?
-    /// The number of subjects with their own counters, at least 1. Further subjects share one counter in each limit.
+    /// The maximum number of subjects with their own counters, at least 1. Further subjects share one counter in each
+    /// limit.
     public var maximumSubjects: Int
     /// The conditions under which the breaker trips and closes again.
     public var breaker: BreakerSettings
-    /// The probes of the outage monitor; `nil` if there are none.
+    /// The probes of the outage monitor; `nil` if the service is not probed.
     package var probe: ProbeSettings?
     /// The behavior of limits and breaker while Redis is unreachable.
     public var whenRedisIsDown: OutagePolicy
-    /// The time to wait for a permit's outcome. Later reports are refused, and a half-open permit lapses.
+    /// The time to wait for the report of a permit's outcome. Later reports are refused, and a trial permit lapses.
     public var permitLifetime: Duration
 
     /// Creates a service. Omitted settings have their defaults.
@@ -42,7 +43,7 @@ public struct ServiceDefinition: Hashable, Sendable {
         self.permitLifetime = permitLifetime
     }
 
-    /// Creates a service of a sidecar, whose proxy calls `upstream` and whose outage monitor sends `probe`.
+    /// Creates a service of a sidecar, whose proxy calls `upstream` and whose outage monitor sends the probes.
     package init(
         name: String,
         upstream: UpstreamSettings?,
@@ -66,12 +67,13 @@ extension ServiceDefinition: DigestedSetting {
     package var digestedParts: Parts {
         [
             ("upstream", upstream), ("limits", limits), ("onLimit", onLimit), ("concurrency", concurrency),
-            ("maximumSubjects", maximumSubjects), ("breaker", breaker), ("probe", probe), ("whenRedisIsDown", whenRedisIsDown),
+            ("maximumSubjects", maximumSubjects), ("breaker", breaker), ("probe", probe),
+            ("whenRedisIsDown", whenRedisIsDown),
             ("permitLifetime", permitLifetime),
         ]
     }
 
-    /// A 64-bit digest by which sidecars detect different definitions of a service: 16 hexadecimal digits.
+    /// A 64-bit digest, as 16 hexadecimal digits. Sidecars compare it to detect different definitions of a service.
     package var digest: String {
         var unset = Self.unset.union(Self.laterUpstream)
         // Limits and upstreams write defaults as well, except for settings that the first version did not have.
@@ -80,6 +82,7 @@ extension ServiceDefinition: DigestedSetting {
     }
 
     private static let unset = Set(ServiceDefinition(name: "").digestedLines())
+    /// The lines with the defaults of upstream settings that the first version did not have.
     private static let laterUpstream = Set(
         UpstreamSettings(url: "").digestedLines(at: ".upstream.some").filter { setting in
             [".upstream.some.idleTimeout=", ".upstream.some.connections."].contains { setting.hasPrefix($0) }

@@ -1,21 +1,22 @@
-/// Applies the outcomes of calls and the answers of limits to the breaker.
+/// The effects of calls' outcomes and of the limits' decisions on the breaker.
 extension ServiceGate {
-    /// The maximum time for which a reached limit opens the breaker, in milliseconds. It is capped because the
-    /// configuration may change before a longer window ends.
-    package static let maximumLimitPause: Int64 = 3_600_000
+    /// The maximum time for which a reached limit opens the breaker. The configuration may change before the end of a
+    /// longer window.
+    private static let maximumLimitPauseMilliseconds: Int64 = 3_600_000
 
-    /// The executor's next step after a reported outcome.
+    /// The executor's next step after the report of an outcome.
     package enum ReportStep: Equatable, Sendable {
-        /// Carry out the action. The outcome has been counted.
+        /// Carry out the action. The outcome is already counted.
         case counted(Breaker.ReportAction)
-        /// Report the outcome of a trial to Redis; `pause` is the upstream's `Retry-After`, in milliseconds.
-        case trial(Outcome, pause: Int64?)
+        /// Report the outcome of a trial to Redis; `pauseMilliseconds` is the upstream's `Retry-After`.
+        case trial(Outcome, pauseMilliseconds: Int64?)
         /// Open the breaker for the upstream's `Retry-After`, in milliseconds; `breakerChangeEnded` must follow.
-        case trip(pause: Int64)
+        case trip(pauseMilliseconds: Int64)
     }
 
-    /// Evaluates the outcome of a permitted call. Counts it, unless it belongs to a trial or opens the breaker.
-    package mutating func reported(
+    /// Evaluates the outcome of a permitted call. Counts the outcome, unless it is that of a trial or opens the
+    /// breaker.
+    package mutating func outcomeReported(
         _ report: OutcomeReport, of permit: PermitTable.Permit, now: Instant
     ) -> ReportStep {
         let settings = definition.breaker
@@ -26,25 +27,26 @@ extension ServiceGate {
             } else {
                 settings.effectiveOutcome(report.outcome, status: report.status)
             }
-        if outcome == .error, settings.honoursRetryAfter, let retryAfter = report.retryAfterMilliseconds {
-            let until = now.advanced(byMilliseconds: min(retryAfter, settings.maximumPause))
-            upstreamRetryAt = max(upstreamRetryAt ?? until, until)
+        if outcome == .error, settings.honorsRetryAfter, let retryAfterMilliseconds = report.retryAfterMilliseconds {
+            let retryAt = now.advanced(byMilliseconds: min(retryAfterMilliseconds, settings.maximumPauseMilliseconds))
+            upstreamRetryAt = max(upstreamRetryAt ?? retryAt, retryAt)
         }
-        var pause = settings.pause(
+        var pauseMilliseconds = settings.pauseMilliseconds(
             askedFor: report.retryAfterMilliseconds, outcome: report.outcome, status: report.status)
-        if let subject = permit.subject, report.status == 429, let asked = pause {
-            // Pauses only this subject, unless `subjectPauses` is full. The breaker stays as it is for all other calls.
-            subjectPauses.pause(subject, until: now.advanced(byMilliseconds: asked), now: now)
-            pause = nil
+        if let subject = permit.subject, report.status == 429, let milliseconds = pauseMilliseconds {
+            // Pause only this subject, unless `subjectPauses` is full. The breaker does not change for other calls.
+            subjectPauses.pause(subject, until: now.advanced(byMilliseconds: milliseconds), now: now)
+            pauseMilliseconds = nil
         }
         if permit.isTrial {
             // If slow calls opened the breaker, a slow trial counts as a failure.
             let isStillSlow = breaker.snapshot.cause == BreakerCause.slow.rawValue && outcome == .ok && isSlow
-            return .trial(settings.isMetricsOnly ? .ignore : isStillSlow ? .error : outcome, pause: pause)
+            return .trial(
+                settings.isMetricsOnly ? .ignore : isStillSlow ? .error : outcome, pauseMilliseconds: pauseMilliseconds)
         }
-        if let pause, mayTripForPause(generation: permit.generation, now: now) {
+        if let pauseMilliseconds, mayTripForPause(generation: permit.generation, now: now) {
             isBreakerChangePending = true
-            return .trip(pause: pause)
+            return .trip(pauseMilliseconds: pauseMilliseconds)
         }
         return .counted(
             breaker.record(
@@ -54,39 +56,46 @@ extension ServiceGate {
 
     private func mayTripForPause(generation: Int64, now: Instant) -> Bool {
         let snapshot = breaker.snapshot
-        return generation == snapshot.generation && snapshot.state != .open && snapshot.forced == nil && !isBreakerChangePending
+        return generation == snapshot.generation && snapshot.state != .open && snapshot.forced == nil
+            && !isBreakerChangePending
             && breaker.localTrip(now: now) == nil
     }
 
-    /// Returns the remaining part of the wait that the upstream asked for, in milliseconds; `nil` if there is none.
-    package func upstreamRetry(now: Instant) -> Int64? {
+    /// Returns the milliseconds for which the upstream still asks callers to wait; `nil` if it asks for no wait.
+    package func upstreamRetryMilliseconds(now: Instant) -> Int64? {
         guard let upstreamRetryAt, upstreamRetryAt > now else { return nil }
         return upstreamRetryAt.millisecondsRoundedUp(since: now)
     }
 
-    /// Call when a limit of the whole service refused a call and has capacity again after `retryAfter` milliseconds.
+    /// Decides whether to open the breaker after a limit of the whole service has refused a call.
+    /// - Parameter retryAfterMilliseconds: the time until the limit has capacity again.
     /// - Returns: the range of open times if the breaker is to open; `nil` otherwise. After a range,
     ///   `breakerChangeEnded` must follow.
-    package mutating func beginLimitTrip(retryAfter: Int64) -> ClosedRange<Duration>? {
-        guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !isBreakerChangePending else { return nil }
+    package mutating func beginLimitTrip(retryAfterMilliseconds: Int64) -> ClosedRange<Duration>? {
+        guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !isBreakerChangePending else {
+            return nil
+        }
         let snapshot = breaker.snapshot
-        // Only trials close a breaker that another cause opened. After a limit, calls resume without trials.
+        // A breaker that another cause opened closes only after trials, but after a limit calls resume without trials.
         guard snapshot.forced == nil,
             snapshot.state == .closed || (snapshot.state == .halfOpen && breaker.isOpenByLimit)
         else { return nil }
         isBreakerChangePending = true
-        let minimum = Duration.milliseconds(min(retryAfter, Self.maximumLimitPause))
+        let minimum = Duration.milliseconds(min(retryAfterMilliseconds, Self.maximumLimitPauseMilliseconds))
         return max(definition.onLimit.pause.lowerBound, minimum)...max(definition.onLimit.pause.upperBound, minimum)
     }
 
-    /// Call when the limits of the whole service have capacity.
-    /// - Returns: whether to close the breaker, which only a limit opened. If so, `breakerChangeEnded` must follow.
+    /// Decides whether to close the breaker when the limits of the whole service have capacity again.
+    /// - Returns: whether to close the breaker, because only a limit keeps it half-open. If so, `breakerChangeEnded`
+    ///   must follow.
     package mutating func beginClosingAfterLimit(now: Instant) -> Bool {
-        guard breaker.isOpenByLimit, !isBreakerChangePending, breaker.actingState(now: now) == .halfOpen else { return false }
+        guard breaker.isOpenByLimit, !isBreakerChangePending, breaker.actingState(now: now) == .halfOpen else {
+            return false
+        }
         isBreakerChangePending = true
         return true
     }
 
-    /// Call when the request to Redis that `trip`, `beginLimitTrip` or `beginClosingAfterLimit` caused has ended.
+    /// Records the end of the request to Redis that `trip`, `beginLimitTrip` or `beginClosingAfterLimit` caused.
     package mutating func breakerChangeEnded() { isBreakerChangePending = false }
 }

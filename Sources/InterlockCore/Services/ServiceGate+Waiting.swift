@@ -1,9 +1,9 @@
-/// Queues the calls that wait for a slot or through a pause of the service.
+/// The calls that wait for a slot or through a pause of the service.
 extension ServiceGate {
     // MARK: - Slots
 
-    /// Returns whether no slot is free for a new call, after freeing the slots of lapsed permits.
-    mutating func isFull(now: Instant) -> Bool {
+    /// Frees the slots of lapsed permits, and returns whether no slot is left for a new call.
+    mutating func reclaimSlotsAndCheckFull(now: Instant) -> Bool {
         guard bulkhead.isFull else { return false }
         removeLapsed(now: now)
         assignSlots(now: now)
@@ -24,16 +24,16 @@ extension ServiceGate {
             scheduleSlotTimer()
             return nil
         case .full:
-            return .refuse(call, .busy, retryAfter: bulkhead.retryMilliseconds)
+            return .refuse(call, .busy, retryAfterMilliseconds: bulkhead.retryMilliseconds)
         }
     }
 
-    /// Grants free slots to waiting calls, and refuses the calls whose deadline has passed.
+    /// Gives free slots to waiting calls, and refuses the calls whose deadline has passed.
     mutating func assignSlots(now: Instant) {
         guard bulkhead.waitingCount > 0 else { return }
         let assignment = bulkhead.assignSlots(now: now)
         for call in assignment.expired.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
-            effects.append(.refuse(call, .busy, retryAfter: bulkhead.retryMilliseconds))
+            effects.append(.refuse(call, .busy, retryAfterMilliseconds: bulkhead.retryMilliseconds))
         }
         for call in assignment.admitted.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
             call.hasSlot = true
@@ -43,7 +43,7 @@ extension ServiceGate {
     }
 
     private mutating func scheduleSlotTimer() {
-        if let due = nextSlotTimer { effects.append(.wakeForSlots(at: due)) }
+        if let wakeUpAt = nextSlotTimer { effects.append(.wakeForSlots(at: wakeUpAt)) }
     }
 
     /// The next time at which a wait for a slot ends or a permit may lapse; `nil` if no call waits. O(waiting).
@@ -51,7 +51,7 @@ extension ServiceGate {
         bulkhead.nextDeadline.map { min($0, permits.nextLapse ?? $0) }
     }
 
-    /// Call when the timer that `wakeForSlots` set fires: a deadline may have passed, or a permit may have lapsed.
+    /// Handles the timer that `wakeForSlots` set: a deadline may have passed, or a permit may have lapsed.
     package mutating func slotTimerFired(now: Instant) -> GateSteps {
         removeLapsed(now: now)
         assignSlots(now: now)
@@ -59,8 +59,8 @@ extension ServiceGate {
     }
 
     /// Frees the slot of a call whose outcome was reported.
-    package mutating func freeSlot(heldForMilliseconds held: Int64, now: Instant) -> GateSteps {
-        bulkhead.release(heldForMilliseconds: held)
+    package mutating func freeSlot(heldForMilliseconds holdMilliseconds: Int64, now: Instant) -> GateSteps {
+        bulkhead.release(heldForMilliseconds: holdMilliseconds)
         assignSlots(now: now)
         return steps(nil)
     }
@@ -79,7 +79,7 @@ extension ServiceGate {
             return nil
         }
         let gate = pauseState(now: now)
-        return .refuse(call, gate.reason, retryAfter: gate.retryMilliseconds(now: now))
+        return .refuse(call, gate.reason, retryAfterMilliseconds: gate.retryMilliseconds(now: now))
     }
 
     /// Queues the call until the pause ends. Returns `false` if its deadline is too early or the queue is full.
@@ -93,14 +93,14 @@ extension ServiceGate {
         return true
     }
 
-    /// Resumes paused calls as far as the breaker admits them, and refuses those that cannot wait long enough.
+    /// Resumes the paused calls that the breaker admits, and refuses those that cannot wait long enough.
     private mutating func resume(now: Instant) {
         guard !paused.isEmpty else { return }
         let gate = pauseState(now: now)
         let decision = paused.decide(gate, now: now)
         for refusal in decision.refused {
             guard let call = waitingCalls.removeValue(forKey: refusal.number) else { continue }
-            effects.append(.refuse(call, gate.reason, retryAfter: refusal.retryAfter))
+            effects.append(.refuse(call, gate.reason, retryAfterMilliseconds: refusal.retryAfterMilliseconds))
         }
         effects += decision.sent.compactMap { waitingCalls.removeValue(forKey: $0) }.map { .proceed($0) }
         schedulePauseTimer(now: now)
@@ -111,13 +111,13 @@ extension ServiceGate {
         effects.append(.wakeForPause(at: next))
     }
 
-    /// Call when the breaker changes, or when the timer that `wakeForPause` set fires.
+    /// Re-evaluates the paused calls after a change of the breaker, or when the timer that `wakeForPause` set fires.
     package mutating func reevaluatePause(now: Instant) -> GateSteps {
         resume(now: now)
         return steps(nil)
     }
 
-    /// Re-evaluates the waiting calls after the definition has changed.
+    /// Re-evaluates the waiting calls after a change of the definition.
     package mutating func reconsider(now: Instant) -> GateSteps {
         assignSlots(now: now)
         resume(now: now)
@@ -134,11 +134,12 @@ extension ServiceGate {
     func pauseState(now: Instant) -> PausedCalls.Gate {
         switch breaker.admission(now: now) {
         case .allow: breaker.actingState(now: now) == .closed ? .clear : .trial
-        // For any other cause, each call requests its own trial permit and is refused if it gets none.
+        // After any other cause, each call requests its own trial permit, and is refused without one.
         case .requestTrial: .clear
-        case .refuse(let retryAfter):
+        case .refuse(let retryAfterMilliseconds):
             isPausedByLimit(now: now)
-                ? .paused(until: now.advanced(byMilliseconds: retryAfter)) : .refusing(retryAfter: retryAfter)
+                ? .paused(until: now.advanced(byMilliseconds: retryAfterMilliseconds))
+                : .refusing(retryAfterMilliseconds: retryAfterMilliseconds)
         }
     }
 

@@ -1,4 +1,4 @@
-/// The address of a service, and the way in which the guarded proxy calls it.
+/// The address of a service's upstream, and the guarded proxy's settings for calls to it.
 package struct UpstreamSettings: Hashable, Sendable {
     /// The base URL to which the proxy appends the request's path: `http://` or `https://`, a host, and optionally a
     /// path. Calls cannot escape that path.
@@ -17,8 +17,8 @@ package struct UpstreamSettings: Hashable, Sendable {
     package var fallback: FallbackSettings?
     /// A PEM file of trusted CA certificates; `nil` for the system's.
     package var certificateAuthority: String?
-    /// A digest of that file's contents. If it changes, connections are re-established. Excluded from the fleet's
-    /// digest.
+    /// A digest of the contents of that file. When it changes, the proxy establishes new connections. It is not part of
+    /// the definition's digest.
     package var certificateAuthorityDigest: [UInt8]?
     /// Whether the proxy calls the service with HTTP/2: negotiated over TLS, and with prior knowledge otherwise.
     package var speaksHTTP2 = false
@@ -53,10 +53,10 @@ extension UpstreamSettings: DigestedSetting {
     }
 }
 
-/// The lifetime of connections to a service.
+/// The lifetimes of connections to a service.
 package struct ConnectionSettings: Hashable, Sendable {
-    /// The lifetime of an unused connection. It should be shorter than most servers' own idle timeout,
-    /// because a request on a closing connection is lost.
+    /// The lifetime of an unused connection. It should be shorter than the server's own idle timeout, because a request
+    /// on a closing connection is lost.
     package var idle: Duration
     /// The age after which a connection carries no further requests, so that changes in DNS take effect; `nil` for no
     /// limit.
@@ -72,8 +72,7 @@ extension ConnectionSettings: DigestedSetting {
     package var digestedParts: Parts { [("idle", idle), ("maximumAge", maximumAge)] }
 }
 
-/// The response when the service cannot be called: its breaker is open, it is limited or busy, or the call itself
-/// failed.
+/// The response when a call is refused (the breaker is open, a limit is reached or the service is busy) or fails.
 package enum FallbackSettings: Hashable, Sendable {
     /// A fixed response.
     case fixed(status: Int, body: String, mediaType: String)

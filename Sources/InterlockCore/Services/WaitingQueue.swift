@@ -1,15 +1,15 @@
 internal import DequeModule
 
-/// Waiting calls with the times at which they give up, up to `capacity`. They are ordered by number, which rises in
+/// Waiting calls with their deadlines, up to `capacity`. The queue is ordered by the calls' numbers, which rise in
 /// order of arrival, so that a call that returns gets its former position.
 struct WaitingQueue: Sendable {
     struct Entry: Sendable {
         var number: UInt64
         var deadline: Instant
-        /// The time before which the call is not to be made.
+        /// The earliest time at which the call may be made.
         var earliest: Instant
         var subject: String?
-        /// Whether the call has waited before and so is exempt from its subject's part of the queue.
+        /// Whether the call has waited before, which exempts it from its subject's limit.
         var hasWaited = false
     }
 
@@ -25,7 +25,7 @@ struct WaitingQueue: Sendable {
     var isEmpty: Bool { entries.isEmpty }
     var first: Entry? { entries.first }
 
-    /// Inserts a call. Returns `false` if the queue or its subject's part of it is full. O(1) for a newcomer.
+    /// Inserts a call. Returns `false` if the queue or the subject's part of the queue is full. O(1) for a newcomer.
     mutating func insert(_ entry: Entry) -> Bool {
         guard entries.count < capacity, entry.hasWaited || subjects.hasCapacity(for: entry.subject, of: capacity) else {
             return false

@@ -1,7 +1,7 @@
-/// Rules for single words that several settings share.
+/// Rules for single words, which several settings share.
 package enum ConfigurationText {
-    /// Parses digits only: no sign, separator or exponent. Returns `nil` for other text and for a number that does not
-    /// fit.
+    /// Parses a number of digits only, without sign, separator or exponent. Returns `nil` for other text, and for a
+    /// number that does not fit.
     package static func wholeNumber(_ text: some StringProtocol) -> Int64? {
         let isDigits = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
         return isDigits ? Int64(text) : nil
@@ -17,7 +17,7 @@ package enum ConfigurationText {
         return words.dropLast().joined(separator: ", ") + " or " + last
     }
 
-    /// Returns the candidate that `word` was probably meant to be: at most two letters inserted, omitted or replaced.
+    /// Returns the candidate that `word` most likely misspells, with at most two letters inserted, omitted or replaced.
     package static func closest(to word: String, among candidates: [String]) -> String? {
         let maximumDistance = 2
         guard word.utf8.count <= 64 else { return nil }
@@ -31,17 +31,17 @@ package enum ConfigurationText {
             .word
     }
 
-    /// The words of settings to which other software gives other names.
+    /// The words of other software, with the words of Interlock's settings.
     private static let synonyms = [
         "token_bucket": "gcra", "leaky_bucket": "gcra", "sliding_window": "sliding", "fixed_window": "fixed",
         "fail_open": "allow", "fail_closed": "deny",
     ]
 
-    /// Returns the word that `text` abbreviates or misspells, or to which other software gives this name.
+    /// Returns the word that `text` abbreviates or misspells, or that other software calls by this name.
     fileprivate static func intended(by text: String, among words: [String]) -> String? {
         let text = text.lowercased().replacing("-", with: "_")
         if let word = synonyms[text], words.contains(word) { return word }
-        // Two changed letters turn a short word into another one.
+        // Do not correct short words: two changed letters turn one into another.
         return words.first { text.utf8.count > 2 && $0.hasPrefix(text) }
             ?? closest(to: text, among: words.filter { $0.utf8.count > 3 })
     }

@@ -1,5 +1,5 @@
 /// A setting that digests include, written as one text or as named parts. Sidecars of different versions compare
-/// digests, so names, order and spelling remain the same even if a Swift property is renamed.
+/// digests, so names, order and spelling must remain the same even if a Swift property is renamed.
 package protocol DigestedSetting {
     typealias Parts = [(name: String, value: any DigestedSetting)]
 
@@ -13,8 +13,8 @@ extension DigestedSetting {
     package var digestedParts: Parts { [] }
     package var digestedText: String { "\(self)" }
 
-    /// Returns a line with the path and the text of each setting. Omits the lines in `unset`, which are defaults, so
-    /// that a newer version with more settings agrees with an older one.
+    /// Returns a line with the path and the text of each setting. Omits the lines in `unset`, which contain defaults,
+    /// so that a newer version with more settings agrees with an older version.
     package func digestedLines(at path: String = "", except unset: Set<String> = []) -> [String] {
         let parts = digestedParts
         guard !parts.isEmpty else { return ["\(path)=\(digestedText)"] }
@@ -35,7 +35,7 @@ extension String: DigestedSetting {}
 extension UInt8: DigestedSetting {}
 
 extension Optional: DigestedSetting where Wrapped: DigestedSetting {
-    /// The wrapped value as one part; an optional duration has no parts, and its text is `Optional(5.0 seconds)`.
+    /// The wrapped value as one part. An optional duration has no parts; its text is `Optional(5.0 seconds)`.
     package var digestedParts: Parts {
         guard let self, !(self is Duration) else { return [] }
         return [("some", self)]

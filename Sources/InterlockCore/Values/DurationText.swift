@@ -9,29 +9,34 @@ package enum DurationText {
     /// Parses a duration. Each unit may occur once, from longest to shortest; only the last may have a fraction.
     /// - Throws: `InvalidConfigurationValue`, which describes the text expected instead.
     package static func parse(_ text: some StringProtocol) throws(InvalidConfigurationValue) -> Duration {
-        var rest = text[...]
-        var total: Int64 = 0
-        var next = units.startIndex
+        var remaining = text[...]
+        var totalMilliseconds: Int64 = 0
+        var nextUnit = units.startIndex
         repeat {
-            let number = rest.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
-            let symbol = rest[number.endIndex...].prefix { !($0.isASCII && $0.isNumber) }
-            rest = rest[symbol.endIndex...]
-            guard let position = units[next...].firstIndex(where: { $0.symbol == symbol }) else { throw unreadable(text) }
-            next = position + 1
-            let isLast = rest.isEmpty
-            let part = try milliseconds(number, of: units[position].milliseconds, mayHaveFraction: isLast, in: text)
-            let (sum, overflow) = total.addingReportingOverflow(part)
+            let number = remaining.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
+            let symbol = remaining[number.endIndex...].prefix { !($0.isASCII && $0.isNumber) }
+            remaining = remaining[symbol.endIndex...]
+            guard let index = units[nextUnit...].firstIndex(where: { $0.symbol == symbol }) else {
+                throw unreadable(text)
+            }
+            nextUnit = index + 1
+            let isLast = remaining.isEmpty
+            let part = try milliseconds(number, of: units[index].milliseconds, mayHaveFraction: isLast, in: text)
+            let (sum, overflow) = totalMilliseconds.addingReportingOverflow(part)
             guard !overflow else { throw InvalidConfigurationValue("a shorter duration") }
-            total = sum
-        } while !rest.isEmpty
-        return .milliseconds(total)
+            totalMilliseconds = sum
+        } while !remaining.isEmpty
+        return .milliseconds(totalMilliseconds)
     }
 
+    /// Returns the milliseconds of a number of units of `unit` milliseconds each.
     private static func milliseconds(
         _ number: some StringProtocol, of unit: Int64, mayHaveFraction: Bool, in text: some StringProtocol
     ) throws(InvalidConfigurationValue) -> Int64 {
         let parts = number.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count <= (mayHaveFraction ? 2 : 1), parts.allSatisfy({ !$0.isEmpty }) else { throw unreadable(text) }
+        guard parts.count <= (mayHaveFraction ? 2 : 1), parts.allSatisfy({ !$0.isEmpty }) else {
+            throw unreadable(text)
+        }
         let fraction = parts.count == 2 ? String(parts[1]) : ""
         // No unit has more milliseconds than nine fractional digits can express.
         guard fraction.utf8.count <= 9, let digits = ConfigurationText.wholeNumber(parts[0] + fraction) else {
@@ -44,14 +49,14 @@ package enum DurationText {
         return scaled / scale
     }
 
-    /// Returns the error for unreadable text. A number without a unit is suggested in seconds, and a large one in
-    /// milliseconds as well.
+    /// Returns the error for unreadable text. For a number without a unit, it suggests seconds, and for a large number
+    /// also milliseconds.
     private static func unreadable(_ text: some StringProtocol) -> InvalidConfigurationValue {
         guard let number = ConfigurationText.wholeNumber(text) else { return InvalidConfigurationValue(wanted) }
         return InvalidConfigurationValue(wanted, suggestion: number < 100 ? "\(number)s" : "\(number)s or \(number)ms")
     }
 
-    /// Parses `5s..60s`; a single duration is a range of one.
+    /// Parses a range such as `5s..60s`. A single duration is both the lower and the upper bound.
     package static func parseRange(_ text: String) throws(InvalidConfigurationValue) -> ClosedRange<Duration> {
         guard let dots = text.firstRange(of: "..") else {
             let single = try parse(text)

@@ -2,15 +2,15 @@ internal import Glibc
 
 /// The beginning of received text, without control characters, for display in a message.
 ///
-/// The text is cut by Unicode scalars, not by characters, because a single character may consist of thousands of
-/// scalars.
+/// The excerpt counts Unicode scalars, not characters, because a single character may consist of thousands of scalars.
 package struct Excerpt: CustomStringConvertible, Hashable, Sendable {
     /// The default length in Unicode scalars.
     package static let length = 64
 
-    /// The text shown; ends in `…` if it is cut. At most four bytes per scalar and three more.
+    /// The excerpt, which ends in `…` if the text is cut. At most four bytes per scalar, and three for the ellipsis.
     package let description: String
 
+    /// Creates an excerpt of `text`.
     /// - Parameter length: the maximum length in Unicode scalars.
     package init(_ text: some StringProtocol, length: Int = Self.length) {
         var shown = ""

@@ -2,8 +2,8 @@ package import FoundationEssentials
 
 /// A point on the monotonic clock that also counts suspended time, in nanoseconds since an arbitrary start.
 ///
-/// Decisions take an `Instant` as an argument instead of reading a clock. It is an integer and not a
-/// `ContinuousClock.Instant`, whose 128-bit arithmetic is measurable on the hot path; both read the same clock.
+/// Decisions take an `Instant` as an argument instead of reading a clock. `Instant` is an integer, because the 128-bit
+/// arithmetic of `ContinuousClock.Instant` is measurable on the hot path. Both count the same clock.
 package struct Instant: Hashable, Comparable, Codable, Sendable {
     /// The nanoseconds since the clock's start.
     package var nanoseconds: Int64
@@ -13,7 +13,7 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
         self.nanoseconds = nanoseconds
     }
 
-    /// An instant later than any that a clock will ever show.
+    /// An instant that the clock never reaches.
     package static let distantFuture = Instant(nanoseconds: .max)
 
     @inlinable
@@ -33,6 +33,7 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
         advanced(by: microseconds, ofNanoseconds: 1000)
     }
 
+    /// Returns the instant `count` units later, each of `unit` nanoseconds; saturates in both directions.
     @inlinable
     package func advanced(by count: Int64, ofNanoseconds unit: Int64) -> Instant {
         let (delta, overflow) = count.multipliedReportingOverflow(by: unit)

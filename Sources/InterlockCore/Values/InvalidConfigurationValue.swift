@@ -1,5 +1,7 @@
-/// The error for an invalid setting. It says what was expected; the reader adds the position and the text found.
+/// The error for an invalid setting. It says what was expected; the reader of the configuration adds the position and
+/// the text found.
 package struct InvalidConfigurationValue: Error, CustomStringConvertible {
+    /// The expected value, in words.
     package let wanted: String
     /// The most likely intended value.
     package let suggestion: String?
@@ -12,13 +14,15 @@ package struct InvalidConfigurationValue: Error, CustomStringConvertible {
     /// The description without the text found, for messages that show the text elsewhere.
     package var description: String { "expected \(wanted)" + question }
 
+    /// Returns the description with the text found.
     package func message(got: String) -> String { "expected \(wanted), got \(got)" + question }
 
     private var question: String { suggestion.map { "; did you mean \($0)?" } ?? "" }
 }
 
 extension InvalidConfigurationValue {
-    /// Returns the expectation for a number or a duration outside of `bounds`. It names only the bound that was broken.
+    /// Returns the error for a number or a duration outside of `bounds`, which names only the violated bound; `nil` if
+    /// the value is valid.
     package static func bound<Value: Comparable>(
         _ noun: String,
         _ value: Value,

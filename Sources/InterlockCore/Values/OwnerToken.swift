@@ -1,26 +1,27 @@
-/// The credential of a lease: `<label>/<32 hex>`, the value of the lock's key.
+/// The credential of a lease, and the value of the lock's key: `<label>/<32 hexadecimal digits>`.
 ///
-/// Anyone who knows the token can release the lease, so only the label is ever shown.
+/// Anyone who knows the token can release the lease, so outputs contain only the label.
 package enum OwnerToken {
-    /// The label shown for a holder whose token does not have Interlock's form.
+    /// The label of a holder whose token does not have Interlock's form.
     package static let foreignLabel = "foreign"
 
     private static let randomLength = 32
-    /// The text that follows a sidecar's ID in its tickets. Without it, a label such as a host's name could be mistaken
+    /// The text that follows the sidecar's ID in a ticket. Without it, a label such as a host's name could be mistaken
     /// for an ID.
     private static let ticketMark = "/ticket"
 
-    /// Returns the ticket `<sidecar ID>/ticket/<32 hex>`, which is the value of the lock's key while its turn is
-    /// offered.
+    /// Returns a ticket, `<sidecar ID>/ticket/<32 hexadecimal digits>`: the value of the lock's key while the lock is
+    /// on offer to this sidecar.
     package static func makeTicket(sidecar: String, random: (UInt64, UInt64)) -> String {
         make(label: sidecar + ticketMark, random: random)
     }
 
-    /// Returns whether `text`, a token or a label, begins like a ticket. Capitals count as well, because scripts accept
-    /// them.
+    /// Returns whether `text`, a token or a label, begins like a ticket. Capital letters count too, because scripts
+    /// accept them.
     package static func isTicket(_ text: some StringProtocol) -> Bool {
         let bytes = text.utf8
-        return bytes.prefix(12).count { isHexadecimal($0 | 0x20) } == 12 && bytes.dropFirst(12).starts(with: ticketMark.utf8)
+        return bytes.prefix(12).count { isHexadecimal($0 | 0x20) } == 12
+            && bytes.dropFirst(12).starts(with: ticketMark.utf8)
     }
 
     /// Returns the ID of the sidecar that a ticket belongs to.
@@ -32,7 +33,7 @@ package enum OwnerToken {
         (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
     }
 
-    /// Returns the token made of `label` and 128 random bits.
+    /// Returns a token made of `label` and 128 random bits.
     package static func make(label: String, random: (UInt64, UInt64)) -> String {
         var label = label
         return label.withUTF8 { label in
@@ -46,8 +47,8 @@ package enum OwnerToken {
         }
     }
 
-    /// Returns the label of a token of Interlock's form, and `foreignLabel` otherwise. No part of any other token is
-    /// shown, because the whole token may be secret.
+    /// Returns the label of a token of Interlock's form, and `foreignLabel` for any other token, because all of that
+    /// token may be secret.
     package static func label(of token: String) -> String {
         let bytes = token.utf8
         guard bytes.count > randomLength + 1 else { return foreignLabel }
@@ -56,7 +57,7 @@ package enum OwnerToken {
         return bytes[bytes.index(after: slash)...].allSatisfy(isHexadecimal) ? String(token[..<slash]) : foreignLabel
     }
 
-    /// Returns the value as 16 hexadecimal digits.
+    /// Returns a number as 16 hexadecimal digits.
     package static func hexadecimal(_ value: UInt64) -> String {
         String(unsafeUninitializedCapacity: randomLength / 2) { buffer in
             write(value, to: buffer, at: 0)

@@ -1,8 +1,8 @@
 internal import FoundationEssentials
 
-/// Formats numbers for human readers. The numbers are received, so any value is accepted.
+/// Formats numbers for human readers. Accepts any value, because the numbers come from other processes.
 package enum ReadableText {
-    /// Formats a span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
+    /// Formats a span of time, such as `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
     package static func span(milliseconds: Int64) -> String {
         switch milliseconds {
         case ..<1000: "\(milliseconds)ms"
@@ -13,11 +13,12 @@ package enum ReadableText {
         }
     }
 
-    /// Formats a time in UTC: `2026-11-21T04:39:16.612Z`. The result is empty for 0, which means no time.
+    /// Formats a time in UTC, such as `2026-11-21T04:39:16.612Z`. The result is empty for 0, which means no time.
     package static func moment(epochMilliseconds: Int64) -> String {
         guard epochMilliseconds != 0 else { return "" }
-        let shown = min(max(epochMilliseconds, EpochMilliseconds.calendar.lowerBound), EpochMilliseconds.calendar.upperBound)
-        let date = Date(timeIntervalSince1970: Double(shown) / 1000)
+        let clamped = min(
+            max(epochMilliseconds, EpochMilliseconds.calendarRange.lowerBound), EpochMilliseconds.calendarRange.upperBound)
+        let date = Date(timeIntervalSince1970: Double(clamped) / 1000)
         return Date.ISO8601FormatStyle(includingFractionalSeconds: true).format(date)
     }
 

@@ -1,30 +1,32 @@
 /// A URL, valid or not, as messages may show it: without user, password and query.
 ///
-/// Every message that repeats an address of a configuration, a variable or an argument uses this instead.
+/// Every message that contains an address from a configuration, a variable or an argument uses this type.
 package struct RedactedURL: CustomStringConvertible, Sendable {
     package let description: String
 
-    /// Masks everything that may be a password: the text between `//` and the last `@`, and the query; everything after
-    /// the scheme if an `@` occurs where a query or a password may be, or if what follows a colon is not a port.
+    /// Masks everything that may be a password: the text between `//` and the last `@`, and the query. If an `@` occurs
+    /// in the query, or if a colon is followed by something other than a port, masks everything after the scheme.
     package init(_ text: String) {
         let scheme = text.firstRange(of: "://")
         let start = scheme?.upperBound ?? text.startIndex
-        var rest = text[start...]
-        if scheme != nil, let query = rest.firstIndex(of: "?"), rest[query...].contains("@") {
+        var remaining = text[start...]
+        if scheme != nil, let query = remaining.firstIndex(of: "?"), remaining[query...].contains("@") {
             description = text[..<start] + Self.mask
             return
         }
-        if scheme != nil, !rest.contains("@"), Self.mayHaveLogin(rest) {
+        if scheme != nil, !remaining.contains("@"), Self.mayHaveLogin(remaining) {
             description = text[..<start] + Self.mask
             return
         }
         var mask = ""
-        if let at = rest.lastIndex(of: "@") {
-            rest = rest[at...]
+        if let at = remaining.lastIndex(of: "@") {
+            remaining = remaining[at...]
             mask = Self.mask
         }
-        if scheme != nil, let query = rest.firstIndex(of: "?") { rest = rest[..<query] + "?" + Self.mask }
-        description = text[..<start] + mask + rest
+        if scheme != nil, let query = remaining.firstIndex(of: "?") {
+            remaining = remaining[..<query] + "?" + Self.mask
+        }
+        description = text[..<start] + mask + remaining
     }
 
     /// Returns whether a host without an `@` has a colon that does not precede a port, as in `user:password`.

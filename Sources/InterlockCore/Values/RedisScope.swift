@@ -1,10 +1,11 @@
-/// The hosts that can share a sidecar's Redis, judging by its address.
+/// The set of hosts that can share a sidecar's Redis server, judging by the server's address.
 package enum RedisScope: String, Sendable {
-    /// A Redis that the sidecar started for itself, so that locks and limits apply to this host only.
+    /// The sidecar started the Redis server for its own use, so locks and limits apply to this host only.
     case host
-    /// A loopback address or a Unix socket. Other hosts share this Redis only if they reach it by another address, or
-    /// if the address is that of a local proxy.
+    /// The address is a loopback address or a Unix socket. Other hosts share the server only if they reach it by
+    /// another address, or if the address is that of a local proxy.
     case loopback
+    /// The address is reachable from other hosts.
     case network
 
     /// A human-readable warning; `nil` if there is nothing to warn of.

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// The name of a lock, a service or a subject, a holder's label or token: 1–256 bytes of UTF-8 without control
+/// The name of a lock, a service or a subject, or a holder's label or token: 1–256 bytes of UTF-8 without control
 /// characters, spaces or braces.
 ///
 /// Braces would move a key to another hash slot of Redis Cluster; spaces and control characters would make keys
@@ -17,9 +17,9 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     /// Creates a name from text that follows the rule.
     /// - Throws: `Violation`, which describes the fault.
     package init(_ text: String) throws(Violation) {
-        let bytes = text.utf8.count
-        guard bytes > 0 else { throw .empty }
-        guard bytes <= Self.maximumBytes else { throw .tooLong(bytes: bytes) }
+        let byteCount = text.utf8.count
+        guard byteCount > 0 else { throw .empty }
+        guard byteCount <= Self.maximumBytes else { throw .tooLong(bytes: byteCount) }
         // Nearly every name is plain ASCII, which needs no decoding.
         let isPlain = text.utf8.withContiguousStorageIfAvailable { $0.allSatisfy(Self.isPlain) } ?? false
         if !isPlain {
@@ -36,8 +36,8 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
 
     package func hash(into hasher: inout Hasher) { ExactText(text).hash(into: &hasher) }
 
-    /// Describes the name expected instead of `text` as a part of a key, whose parts are joined with `:`; `nil` if
-    /// `text` is valid.
+    /// Describes the name expected instead of `text` in a key whose parts are joined with `:`; `nil` if `text` is
+    /// valid.
     package static func expectedPart(insteadOf text: String) -> String? {
         do throws(Violation) {
             _ = try Self(text)
@@ -50,8 +50,8 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     /// Describes the prefix expected instead of `text`, for all keys or for those of locks; `nil` if `text` is valid.
     package static func expectedPrefix(insteadOf text: String, isEmptyAllowed: Bool) -> String? {
         let lengths = (isEmptyAllowed ? 0 : 1)...64
-        let isAcceptable = lengths.contains(text.utf8.count) && !text.unicodeScalars.contains(where: isForbidden)
-        return isAcceptable
+        let isValid = lengths.contains(text.utf8.count) && !text.unicodeScalars.contains(where: isForbidden)
+        return isValid
             ? nil
             : "\(lengths.lowerBound)-\(lengths.upperBound) bytes without control characters, spaces or braces"
     }
@@ -59,7 +59,7 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case "{", "}", "\u{FFFD}": true
-        // These characters change the direction of text, so a name could be displayed as another one.
+        // These characters change the direction of text, so a name could look like another name.
         case "\u{061C}", "\u{200E}", "\u{200F}", "\u{202A}"..."\u{202E}", "\u{2066}"..."\u{2069}": true
         default: scalar.properties.generalCategory == .control || scalar.properties.isWhitespace
         }
@@ -78,7 +78,7 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
 
         package var description: String { described(as: "name") }
 
-        /// Returns the fault, prefixed with the option or field that has it: `LABEL: the label is empty; …`.
+        /// Returns the message for an option or a field, such as `LABEL: the label is empty; …`.
         package func message(for field: String) -> String {
             let noun = ["label", "owner", "subject", "key"].first { field.lowercased().hasSuffix($0) } ?? "name"
             return "\(field): \(described(as: noun))"

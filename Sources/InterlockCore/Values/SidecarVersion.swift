@@ -1,5 +1,6 @@
-/// The version of Interlock.
+/// The version of this release.
 package enum SidecarVersion {
-    /// The semantic version of the sidecar, its messages and its scripts.
+    /// The semantic version that the programs, messages and scripts of a release share. The first heading of
+    /// `CHANGELOG.md` must name it, too.
     package static let current = "0.3.0"
 }

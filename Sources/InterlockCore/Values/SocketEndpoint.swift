@@ -14,7 +14,8 @@ package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 
-    /// Whether only this host can reach the endpoint. A spelling that is not plainly loopback counts as not loopback.
+    /// Whether only this host can reach the endpoint. An unusual spelling of a loopback address does not count as
+    /// loopback.
     package var isLoopback: Bool {
         switch host.lowercased() {
         case "localhost", "::1", "0:0:0:0:0:0:0:1": true
@@ -24,13 +25,15 @@ package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension SocketEndpoint {
-    /// Reads `HOST:PORT` or `[IPv6]:PORT`.
+    /// Parses `HOST:PORT` or `[IPv6]:PORT`.
     /// - Throws: `InvalidConfigurationValue`, which describes the text expected instead.
     package init(parsing text: String) throws(InvalidConfigurationValue) {
         let expectation = InvalidConfigurationValue("HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535")
         guard let colon = text.lastIndex(of: ":") else { throw expectation }
         let digits = text[text.index(after: colon)...]
-        guard digits.utf8.count <= 5, let port = ConfigurationText.wholeNumber(digits), port <= 65_535 else { throw expectation }
+        guard digits.utf8.count <= 5, let port = ConfigurationText.wholeNumber(digits), port <= 65_535 else {
+            throw expectation
+        }
         let host = text[..<colon]
         if host.hasPrefix("["), host.hasSuffix("]") {
             let address = host.dropFirst().dropLast()
@@ -54,8 +57,8 @@ extension SocketEndpoint {
             }
     }
 
-    /// Returns whether the text resembles an IPv6 address. The check is rough, because the system validates the address
-    /// when the socket is bound.
+    /// Returns whether the text resembles an IPv6 address. A rough check suffices, because the system validates the
+    /// address when it binds the socket.
     private static func isIPv6Like(_ text: Substring) -> Bool {
         text.contains(":") && text.utf8.count <= 64
             && text.unicodeScalars.allSatisfy { scalar in

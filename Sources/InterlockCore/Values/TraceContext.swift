@@ -1,6 +1,6 @@
-/// The trace that a call belongs to and its calling span: W3C Trace Context, <https://www.w3.org/TR/trace-context/>.
+/// The trace of a call and the span of its caller: W3C Trace Context, <https://www.w3.org/TR/trace-context/>.
 package struct TraceContext: Hashable, Sendable {
-    /// An ID of 128 bits, not all of them 0.
+    /// A trace's ID: 128 bits, not all of them 0.
     package struct TraceID: Hashable, Sendable {
         package var high: UInt64
         package var low: UInt64
@@ -19,10 +19,10 @@ package struct TraceContext: Hashable, Sendable {
     package var spanID: UInt64
     /// Whether the caller records the trace.
     package var isSampled: Bool
-    /// The `tracestate` as received; empty if there is none.
+    /// The `tracestate` as received; empty if the call has no `tracestate`.
     package var state: String
 
-    /// The maximum length of a stored `tracestate` in bytes, which the standard asks every vendor to propagate.
+    /// The maximum length of a stored `tracestate` in bytes. The standard asks every vendor to propagate that much.
     private static let maximumStateBytes = 512
 
     package init(traceID: TraceID, spanID: UInt64, isSampled: Bool, state: String = "") {
@@ -32,11 +32,11 @@ package struct TraceContext: Hashable, Sendable {
         self.state = state
     }
 
-    /// Reads `traceparent`; returns `nil` if it is invalid, so that the call begins a new trace.
-    /// - Parameter state: the `tracestate`, which is passed on unread, and dropped if it is too long.
+    /// Parses a `traceparent`; returns `nil` if it is invalid, so that the call begins a new trace.
+    /// - Parameter state: the `tracestate`, which is not interpreted, and is dropped if it is too long.
     package init?(traceparent: some StringProtocol, state: String? = nil) {
         let bytes = Array(traceparent.utf8)
-        // Version, trace, span and flags; an unknown version may have more fields after those.
+        // The fields are version, trace, span and flags. An unknown version may have more fields after these.
         guard bytes.count >= 55, let version = Self.number(bytes[0..<2]), version != 0xFF,
             version == 0 ? bytes.count == 55 : bytes.count == 55 || bytes[55] == UInt8(ascii: "-"),
             [2, 35, 52].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }),
@@ -50,11 +50,12 @@ package struct TraceContext: Hashable, Sendable {
             state: state.utf8.count <= Self.maximumStateBytes ? state : "")
     }
 
+    /// The value of the `traceparent` field.
     package var traceparent: String {
         "00-\(traceID.text)-\(Self.text(spanID))-\(isSampled ? "01" : "00")"
     }
 
-    /// Reads hexadecimal digits, which the standard requires in lower case.
+    /// Parses hexadecimal digits, which the standard requires in lower case.
     private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
         var number: UInt64 = 0
         for digit in digits {

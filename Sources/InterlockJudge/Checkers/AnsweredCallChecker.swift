@@ -1,17 +1,17 @@
 internal import InterlockCore
 
-/// Checks that every operation ends within its wait plus the rules' `patience`, either with an answer or because its
-/// connection is closed. If its sidecar is stopped or killed in the meantime, both times count from the end of that
-/// fault, because the sidecar may not have read the request before.
+/// Checks that every operation ends within its wait plus the rules' `patienceMilliseconds`, either with an answer or
+/// because its connection is closed. If a fault stops or kills its sidecar in the meantime, both times count from the
+/// end of that fault, because the sidecar may not have read the request before.
 ///
-/// Operations that never end are reported at the end of the history.
+/// The checker reports operations that never end when the history ends.
 struct AnsweredCallChecker: HistoryChecker {
     static let invariant = Invariant.answers
 
-    private let patience: Int64
+    private let patienceMilliseconds: Int64
 
     init(rules: HistoryRules) {
-        patience = rules.patience
+        patienceMilliseconds = rules.patienceMilliseconds
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
@@ -23,20 +23,24 @@ struct AnsweredCallChecker: HistoryChecker {
         }
     }
 
-    private func judge(_ call: Call, _ phrase: String, at instant: Instant, faults: FaultLog, into violations: inout [Violation])
-    {
-        var due = call.invoked.advanced(byMilliseconds: call.operation.wait)
-        guard instant > due.advanced(byMilliseconds: patience) else { return }
+    private func judge(
+        _ call: Call, _ verb: String, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
+        var due = call.invoked.advanced(byMilliseconds: call.operation.waitMilliseconds)
+        guard instant > due.advanced(byMilliseconds: patienceMilliseconds) else { return }
         guard !faults.isActive(.silence, sidecar: call.sidecar) else { return }
         let silenceEnd = faults.lastEnd(of: .silence, sidecar: call.sidecar)
-        if silenceEnd >= call.invoked { due = max(due, silenceEnd.advanced(byMilliseconds: call.operation.wait)) }
-        guard instant > due.advanced(byMilliseconds: patience) else { return }
-        let lasted = (instant.nanoseconds - call.invoked.nanoseconds) / 1_000_000
+        if silenceEnd >= call.invoked {
+            due = max(due, silenceEnd.advanced(byMilliseconds: call.operation.waitMilliseconds))
+        }
+        guard instant > due.advanced(byMilliseconds: patienceMilliseconds) else { return }
+        let elapsedMilliseconds = (instant.nanoseconds - call.invoked.nanoseconds) / 1_000_000
         report(
             at: instant, into: &violations,
             """
-            \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(phrase) \(lasted) ms; \
-            expected at most its wait of \(call.operation.wait) ms plus \(patience) ms
+            \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(verb) \
+            \(elapsedMilliseconds) ms; expected at most its wait of \(call.operation.waitMilliseconds) ms plus \
+            \(patienceMilliseconds) ms
             """)
     }
 }

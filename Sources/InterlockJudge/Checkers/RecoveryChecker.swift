@@ -3,8 +3,8 @@ internal import InterlockCore
 /// Checks that every sidecar serves again within the rules' recovery time after a fault.
 ///
 /// A sidecar serves again once an operation that was invoked after the fault is done, or is refused for a reason that
-/// only Redis can know. A violation is reported if an operation that was invoked after the recovery time fails or has
-/// no answer, and the sidecar has not served since the fault. Refusals that do not need Redis, such as by an open
+/// only Redis can know. The checker reports an operation that was invoked after the recovery time and fails or has no
+/// answer, if its sidecar has not served since the fault. Refusals that do not need Redis, such as by an open
 /// breaker, prove nothing. The checker judges nothing if another fault was active at the end of the fault, and stops
 /// when another begins. Uses O(sidecars) memory.
 struct RecoveryChecker: HistoryChecker {
@@ -16,18 +16,18 @@ struct RecoveryChecker: HistoryChecker {
         var began: Instant
         /// The sidecars in use, each with the time when it served again.
         var sidecars: [Int: Instant?] = [:]
-        /// The sidecars that were already reported.
-        var reported: Set<Int> = []
+        /// The sidecars whose violation was already reported.
+        var reportedSidecars: Set<Int> = []
     }
 
-    private let recovery: Int64
+    private let maximumRecoveryMilliseconds: Int64
     private let sidecarCount: Int
     private var current: Recovery?
     /// The time in milliseconds until every sidecar in use served again, by fault number.
-    private(set) var recoveries: [Int: Int64] = [:]
+    private(set) var recoveryMilliseconds: [Int: Int64] = [:]
 
     init(rules: HistoryRules) {
-        recovery = rules.recovery
+        maximumRecoveryMilliseconds = rules.recoveryMilliseconds
         sidecarCount = rules.sidecars
     }
 
@@ -38,57 +38,62 @@ struct RecoveryChecker: HistoryChecker {
             current?.sidecars[call.sidecar] = .some(nil)
         case .ended(let call, let ending, _):
             guard current != nil else { return }
-            ended(call, ending, at: step.at, into: &violations)
+            operationEnded(call, ending, at: step.at, into: &violations)
         case .faultBegan, .finished:
-            close()
+            finishRecovery()
         case .faultEnded(let fault, let kind, _):
-            close()
+            finishRecovery()
             if faults.activeCount == 0 { current = Recovery(fault: fault, kind: kind, began: step.at) }
         case .wrote, .linked, .forced, .breakerSeen:
             return
         }
     }
 
-    private mutating func ended(_ call: Call, _ ending: OperationEnding, at instant: Instant, into violations: inout [Violation])
-    {
-        guard let recovery = current, call.invoked >= recovery.began, let served = recovery.sidecars[call.sidecar], served == nil
+    private mutating func operationEnded(
+        _ call: Call, _ ending: OperationEnding, at instant: Instant, into violations: inout [Violation]
+    ) {
+        guard let recovery = current, call.invoked >= recovery.began, let servedAt = recovery.sidecars[call.sidecar],
+            servedAt == nil
         else { return }
         switch ending.showsRedisAccess {
         case true?:
             current?.sidecars[call.sidecar] = instant
-            if current?.sidecars.count == sidecarCount, current?.sidecars.values.allSatisfy({ $0 != nil }) == true { close() }
+            if current?.sidecars.count == sidecarCount, current?.sidecars.values.allSatisfy({ $0 != nil }) == true {
+                finishRecovery()
+            }
         case false?:
-            guard call.invoked >= recovery.began.advanced(byMilliseconds: self.recovery),
-                !recovery.reported.contains(call.sidecar)
+            guard call.invoked >= recovery.began.advanced(byMilliseconds: maximumRecoveryMilliseconds),
+                !recovery.reportedSidecars.contains(call.sidecar)
             else { return }
-            current?.reported.insert(call.sidecar)
-            let lasted = (call.invoked.nanoseconds - recovery.began.nanoseconds) / 1_000_000
+            current?.reportedSidecars.insert(call.sidecar)
+            let elapsedMilliseconds = (call.invoked.nanoseconds - recovery.began.nanoseconds) / 1_000_000
             report(
                 at: instant, into: &violations,
                 """
-                sidecar \(call.sidecar) does not serve \(lasted) ms after the end of fault \(recovery.fault) \
-                (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.summary); expected at most \(self.recovery) ms
+                sidecar \(call.sidecar) does not serve \(elapsedMilliseconds) ms after the end of fault \
+                \(recovery.fault) (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \
+                \(call.client) \(ending.summary); expected at most \(maximumRecoveryMilliseconds) ms
                 """)
         case nil:
             return
         }
     }
 
-    /// Stops watching this recovery.
-    private mutating func close() {
+    /// Ends this recovery, and records its duration if every sidecar in use has served.
+    private mutating func finishRecovery() {
         defer { current = nil }
         guard let current, !current.sidecars.isEmpty else { return }
-        var last = current.began
+        var lastServed = current.began
         for served in current.sidecars.values {
             guard let served else { return }
-            last = max(last, served)
+            lastServed = max(lastServed, served)
         }
-        recoveries[current.fault] = last.millisecondsRoundedUp(since: current.began)
+        recoveryMilliseconds[current.fault] = lastServed.millisecondsRoundedUp(since: current.began)
     }
 }
 
 extension OperationEnding {
-    /// Whether this answer shows that the sidecar reaches Redis; `nil` if it shows neither.
+    /// Whether this ending shows that the sidecar reaches Redis; `nil` if it proves nothing.
     fileprivate var showsRedisAccess: Bool? {
         switch self {
         case .done: true
@@ -102,6 +107,7 @@ extension OperationEnding {
     /// The codes of the caller's mistakes, which a sidecar detects without Redis.
     private static let callerErrorCodes: Set<String> = ["INVALID", "UNKNOWN", "NOAUTH", "NOPERM"]
 
+    /// The ending as findings describe it.
     fileprivate var summary: String {
         switch self {
         case .done: "succeeded"

@@ -11,9 +11,11 @@
 /// - processes: `FaultGenerator`; `inject` and `repair` in `FaultInjector`.
 /// - docs/internals/bench.md: its row.
 ///
-/// The compiler does not find these: a case of `FaultAction`, without which a required kind ends the run; two faults on
-/// one proxy, which `repair` frees as a whole; what a new requirement starts (`FleetSettings` in `SpawnedFleet`); and
-/// the checker that asks `FaultLog` for a new effect.
+/// The compiler does not check these:
+/// - A fault with a `requirement` also needs a case of `FaultAction`; without one, it ends the run.
+/// - `repair` frees a proxy as a whole, even if two faults affect the proxy.
+/// - A new requirement may need more processes; see `FleetSettings` in `SpawnedFleet`.
+/// - A checker must ask `FaultLog` for a new effect.
 package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// A sidecar is killed (SIGKILL) and restarted.
     case kill
@@ -97,18 +99,19 @@ extension FaultKind {
 
     /// A prerequisite for causing a fault in real processes.
     package enum Requirement: Hashable, Sendable {
-        /// The processes alone.
+        /// Only the processes of the fleet.
         case processes
-        /// A Redis that writes to its append-only file before it answers.
+        /// A Redis server that writes to its append-only file before it answers.
         case durableWrites
         /// A proxy between each sidecar and Redis.
         case proxies
-        /// A Redis whose clock can be adjusted.
+        /// A Redis server whose clock can be adjusted.
         case adjustableClock
         /// Clients that can be made to vanish.
         case clients
-        /// A Redis whose replicas can be promoted.
+        /// A Redis primary with replicas that can be promoted.
         case replicas
+        /// A Redis Cluster.
         case cluster
     }
 
@@ -156,13 +159,13 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     case silence
     /// A sidecar has lost its state in memory.
     case newProcess
-    /// Locks are not handed over as usual, even between healthy sidecars.
+    /// Healthy sidecars may not hand over locks as usual.
     case disturbedLocks
-    /// Calls to services are answered late or differently.
+    /// Calls to services get late or different answers.
     case disturbedServices
     /// Messages may arrive, or take effect, only after the fault.
     case heldBack
-    /// Votes of a quorum are lost. Its locks are still handed over, but later.
+    /// Votes of a quorum are lost. Sidecars still hand over its locks, but later.
     case lostVotes
     /// A server of a quorum has forgotten its part of every lease.
     case forgottenVotes
@@ -185,7 +188,7 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
 extension FaultKind {
     /// The catch-all effects of a fault that neither silences a sidecar, kills clients nor moves the clock.
     private static let commonEffects: Set<FaultEffect> = [.anyExceptClockJump, .anyExceptSilence, .any]
-    /// The effects of an unusable Redis.
+    /// The effects of a fault that makes Redis unusable.
     private static let redisOutageEffects: Set<FaultEffect> = commonEffects.union([.outage, .disturbedLocks, .disturbedServices])
 
     package var effects: Set<FaultEffect> {
@@ -222,6 +225,6 @@ extension FaultKind {
 
     package func mayCause(_ effect: FaultEffect) -> Bool { effects.contains(effect) }
 
-    /// Whether healthy sidecars may be unable to use Redis during the fault, and follow `when_redis_is_down`.
+    /// Whether sidecars that keep running may be unable to use Redis during the fault and follow `when_redis_is_down`.
     package var cutsOffRedis: Bool { mayCause(.outage) && !mayCause(.silence) }
 }

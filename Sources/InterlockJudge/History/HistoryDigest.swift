@@ -8,7 +8,7 @@ package struct HistoryDigest: Sendable {
 
     private mutating func add(_ word: Int64) {
         value = (value ^ UInt64(bitPattern: word)) &* 0x100_0000_01b3
-        // FNV is made for octets. Words are wider, so their upper halves must reach the lower bits.
+        // FNV is designed for octets. In a wider word, the upper half must also affect the lower bits.
         value ^= value >> 32
     }
 
@@ -39,12 +39,12 @@ package struct HistoryDigest: Sendable {
             add(lease)
             add(fence)
             add(isAccepted ? 1 : 0)
-        case .linked(let client, let lock, let lease, let ttl, let change):
+        case .linked(let client, let lock, let lease, let ttlMilliseconds, let change):
             add(7)
             add(client)
             add(lock)
             add(lease)
-            add(ttl)
+            add(ttlMilliseconds)
             add(change.rawValue)
         case .forced(let service, let state, let until):
             add(8)
@@ -71,33 +71,33 @@ package struct HistoryDigest: Sendable {
 
     private mutating func add(_ operation: Operation) {
         switch operation {
-        case .acquire(let lock, let mode, let ttl, let wait, let isJoint):
+        case .acquire(let lock, let mode, let ttlMilliseconds, let waitMilliseconds, let isJoint):
             add(isJoint ? 1 : 0)
             add(11)
             add(lock)
             add(mode)
-            add(ttl)
-            add(wait)
-        case .renew(let lock, let lease, let ttl):
+            add(ttlMilliseconds)
+            add(waitMilliseconds)
+        case .renew(let lock, let lease, let ttlMilliseconds):
             add(12)
             add(lock)
             add(lease)
-            add(ttl)
+            add(ttlMilliseconds)
         case .release(let lock, let lease):
             add(13)
             add(lock)
             add(lease)
-        case .take(let service, let cost, let subject, let wait):
+        case .take(let service, let cost, let subject, let waitMilliseconds):
             add(14)
             add(service)
             add(cost)
             add(subject ?? -1)
-            add(wait)
-        case .permit(let service, let subject, let wait):
+            add(waitMilliseconds)
+        case .permit(let service, let subject, let waitMilliseconds):
             add(15)
             add(service)
             add(subject ?? -1)
-            add(wait)
+            add(waitMilliseconds)
         case .report(let service, let permit, let isOK):
             add(16)
             add(service)
@@ -132,21 +132,21 @@ package struct HistoryDigest: Sendable {
 
     private mutating func add(_ success: OperationSuccess) {
         switch success {
-        case .granted(let lease, let fence, let validFor):
+        case .granted(let lease, let fence, let validForMilliseconds):
             add(31)
             add(lease)
             add(fence)
-            add(validFor)
-        case .renewed(let validFor):
+            add(validForMilliseconds)
+        case .renewed(let validForMilliseconds):
             add(32)
-            add(validFor)
+            add(validForMilliseconds)
         case .released:
             add(33)
-        case .taken(let limit, let remaining, let resetAfter):
+        case .taken(let limit, let remaining, let resetAfterMilliseconds):
             add(34)
             add(limit)
             add(remaining)
-            add(resetAfter)
+            add(resetAfterMilliseconds)
         case .permitted(let permit, let state):
             add(35)
             add(permit)
@@ -163,7 +163,7 @@ package struct HistoryDigest: Sendable {
     private mutating func add(_ refusal: Refusal) {
         switch refusal {
         case .held, .lost: add(41)
-        case .limited(let retryAfter), .open(let retryAfter), .busy(let retryAfter): add(retryAfter)
+        case .limited(let milliseconds), .open(let milliseconds), .busy(let milliseconds): add(milliseconds)
         case .other: add(42)
         }
         add(refusal.name)

@@ -1,7 +1,8 @@
 internal import InterlockCore
 
-/// A description of an error in a line, and of the expected content.
+/// An error in a line of a history file.
 struct HistoryLineError: Error {
+    /// A description of the error and of the expected content.
     var reason: String
 
     init(_ reason: String) {
@@ -12,7 +13,7 @@ struct HistoryLineError: Error {
 extension HistoryLine {
     /// Returns the event that the line describes.
     func event() throws(HistoryLineError) -> HistoryEvent {
-        HistoryEvent(at: Instant(nanoseconds: at), try eventKind())
+        HistoryEvent(at: Instant(nanoseconds: atNanoseconds), try eventKind())
     }
 
     private func eventKind() throws(HistoryLineError) -> HistoryEvent.Kind {
@@ -28,15 +29,17 @@ extension HistoryLine {
             }
             return .linked(
                 client: try field("client", client), lock: try field("lock", lock), lease: try field("lease", lease),
-                ttl: try field("ttl", ttl), change)
+                ttlMilliseconds: try field("ttl", ttlMilliseconds), change)
         case "forced":
             return .forced(
                 service: try field("service", service), state: state.flatMap(BreakerSnapshot.Forced.init),
-                until: until.map { Instant(nanoseconds: $0) })
+                until: untilNanoseconds.map { Instant(nanoseconds: $0) })
         case "breaker":
             return .breakerSeen(
-                sidecar: try field("sidecar", sidecar), service: try field("service", service), state: try breakerState(),
-                generation: try field("generation", generation), until: until.map { Instant(nanoseconds: $0) })
+                sidecar: try field("sidecar", sidecar), service: try field("service", service),
+                state: try breakerState(),
+                generation: try field("generation", generation),
+                until: untilNanoseconds.map { Instant(nanoseconds: $0) })
         case "fault":
             let word = try field("reason", reason)
             guard let kind = FaultKind(rawValue: word) else {
@@ -59,16 +62,23 @@ extension HistoryLine {
         switch kind {
         case .acquire:
             .acquire(
-                lock: try field("lock", lock), mode: try leaseMode(), ttl: try field("ttl", ttl), wait: try field("wait", wait),
+                lock: try field("lock", lock), mode: try leaseMode(),
+                ttlMilliseconds: try field("ttl", ttlMilliseconds),
+                waitMilliseconds: try field("wait", waitMilliseconds),
                 isJoint: ok ?? false)
-        case .renew: .renew(lock: try field("lock", lock), lease: try field("lease", lease), ttl: try field("ttl", ttl))
+        case .renew:
+            .renew(
+                lock: try field("lock", lock), lease: try field("lease", lease),
+                ttlMilliseconds: try field("ttl", ttlMilliseconds))
         case .release: .release(lock: try field("lock", lock), lease: try field("lease", lease))
         case .take:
             .take(
                 service: try field("service", service), cost: try field("cost", cost), subject: subject,
-                wait: try field("wait", wait))
+                waitMilliseconds: try field("wait", waitMilliseconds))
         case .permit:
-            .permit(service: try field("service", service), subject: subject, wait: try field("wait", wait))
+            .permit(
+                service: try field("service", service), subject: subject,
+                waitMilliseconds: try field("wait", waitMilliseconds))
         case .report:
             .report(service: try field("service", service), permit: try field("permit", permit), isOK: try field("ok", ok))
         case .proxied: .proxied(service: try field("service", service))
@@ -80,14 +90,15 @@ extension HistoryLine {
         case "granted":
             .done(
                 .granted(
-                    lease: try field("lease", lease), fence: try field("fence", fence), validFor: try field("valid", valid)))
-        case "renewed": .done(.renewed(validFor: try field("valid", valid)))
+                    lease: try field("lease", lease), fence: try field("fence", fence),
+                    validForMilliseconds: try field("valid", validForMilliseconds)))
+        case "renewed": .done(.renewed(validForMilliseconds: try field("valid", validForMilliseconds)))
         case "released": .done(.released)
         case "taken":
             .done(
                 .taken(
                     limit: try field("limit", limit), remaining: try field("remaining", remaining),
-                    resetAfter: try field("reset", reset)))
+                    resetAfterMilliseconds: try field("reset", resetAfterMilliseconds)))
         case "permitted": .done(.permitted(try field("permit", permit), state: try breakerState()))
         case "reported": .done(.reported(state: try breakerState()))
         case "passed": .done(.passed(status: try field("status", status)))
@@ -103,9 +114,9 @@ extension HistoryLine {
         switch try field("reason", reason) {
         case "held": return .held
         case "lost": return .lost
-        case "limited": return .limited(retryAfter: try field("retry", retry))
-        case "open": return .open(retryAfter: try field("retry", retry))
-        case "busy": return .busy(retryAfter: try field("retry", retry))
+        case "limited": return .limited(retryAfterMilliseconds: try field("retry", retryAfterMilliseconds))
+        case "open": return .open(retryAfterMilliseconds: try field("retry", retryAfterMilliseconds))
+        case "busy": return .busy(retryAfterMilliseconds: try field("retry", retryAfterMilliseconds))
         case let word:
             guard word.hasPrefix(Refusal.otherPrefix) else {
                 throw HistoryLineError(

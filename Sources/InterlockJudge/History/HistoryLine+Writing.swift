@@ -16,17 +16,18 @@ extension HistoryLine {
             self.init(at: event.at, kind: "wrote")
             self.client = client
             (self.lock, self.lease, self.fence, ok) = (lock, lease, fence, isAccepted)
-        case .linked(let client, let lock, let lease, let ttl, let change):
+        case .linked(let client, let lock, let lease, let ttlMilliseconds, let change):
             self.init(at: event.at, kind: "linked")
-            (self.client, self.lock, self.lease, self.ttl, reason) = (client, lock, lease, ttl, change.rawValue)
+            (self.client, self.lock, self.lease, reason) = (client, lock, lease, change.rawValue)
+            self.ttlMilliseconds = ttlMilliseconds
         case .forced(let service, let state, let until):
             self.init(at: event.at, kind: "forced")
-            (self.service, self.state, self.until) = (service, state?.rawValue, until?.nanoseconds)
+            (self.service, self.state, untilNanoseconds) = (service, state?.rawValue, until?.nanoseconds)
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
             self.init(at: event.at, kind: "breaker")
             self.sidecar = sidecar
             (self.service, self.state, self.generation) = (service, state.rawValue, generation)
-            self.until = until?.nanoseconds
+            untilNanoseconds = until?.nanoseconds
         case .faultBegan(let fault, let kind, let sidecar):
             self.init(at: event.at, kind: "fault")
             (self.fault, reason, self.sidecar) = (fault, kind.rawValue, sidecar)
@@ -38,17 +39,19 @@ extension HistoryLine {
 
     private mutating func describe(_ operation: Operation) {
         switch operation {
-        case .acquire(let lock, let mode, let ttl, let wait, let isJoint):
+        case .acquire(let lock, let mode, let ttlMilliseconds, let waitMilliseconds, let isJoint):
             if isJoint { ok = true }
-            (self.lock, self.mode, self.ttl, self.wait) = (lock, mode.word, ttl, wait)
-        case .renew(let lock, let lease, let ttl):
-            (self.lock, self.lease, self.ttl) = (lock, lease, ttl)
+            (self.lock, self.mode) = (lock, mode.word)
+            (self.ttlMilliseconds, self.waitMilliseconds) = (ttlMilliseconds, waitMilliseconds)
+        case .renew(let lock, let lease, let ttlMilliseconds):
+            (self.lock, self.lease, self.ttlMilliseconds) = (lock, lease, ttlMilliseconds)
         case .release(let lock, let lease):
             (self.lock, self.lease) = (lock, lease)
-        case .take(let service, let cost, let subject, let wait):
-            (self.service, self.cost, self.subject, self.wait) = (service, cost, subject, wait)
-        case .permit(let service, let subject, let wait):
-            (self.service, self.subject, self.wait) = (service, subject, wait)
+        case .take(let service, let cost, let subject, let waitMilliseconds):
+            (self.service, self.cost, self.subject) = (service, cost, subject)
+            self.waitMilliseconds = waitMilliseconds
+        case .permit(let service, let subject, let waitMilliseconds):
+            (self.service, self.subject, self.waitMilliseconds) = (service, subject, waitMilliseconds)
         case .report(let service, let permit, let isOK):
             (self.service, self.permit, ok) = (service, permit, isOK)
         case .proxied(let service):
@@ -58,12 +61,13 @@ extension HistoryLine {
 
     private mutating func describe(_ ending: OperationEnding) {
         switch ending {
-        case .done(.granted(let lease, let fence, let validFor)):
-            (self.lease, self.fence, valid) = (lease, fence, validFor)
-        case .done(.renewed(let validFor)): valid = validFor
+        case .done(.granted(let lease, let fence, let validForMilliseconds)):
+            (self.lease, self.fence, self.validForMilliseconds) = (lease, fence, validForMilliseconds)
+        case .done(.renewed(let validForMilliseconds)): self.validForMilliseconds = validForMilliseconds
         case .done(.released): break
-        case .done(.taken(let limit, let remaining, let resetAfter)):
-            (self.limit, self.remaining, reset) = (limit, remaining, resetAfter)
+        case .done(.taken(let limit, let remaining, let resetAfterMilliseconds)):
+            (self.limit, self.remaining) = (limit, remaining)
+            self.resetAfterMilliseconds = resetAfterMilliseconds
         case .done(.permitted(let permit, let state)): (self.permit, self.state) = (permit, state.rawValue)
         case .done(.reported(let state)): self.state = state.rawValue
         case .done(.passed(let status)): self.status = status
@@ -71,7 +75,8 @@ extension HistoryLine {
             reason = refusal.name
             switch refusal {
             case .held, .lost: break
-            case .limited(let retryAfter), .open(let retryAfter), .busy(let retryAfter): retry = retryAfter
+            case .limited(let milliseconds), .open(let milliseconds), .busy(let milliseconds):
+                retryAfterMilliseconds = milliseconds
             case .other(let word): reason = Refusal.otherPrefix + word
             }
         case .failed(let code): reason = code
@@ -81,14 +86,14 @@ extension HistoryLine {
 }
 
 extension Refusal {
-    /// The prefix of a refusal that this code does not know.
+    /// The prefix of `Refusal.other` in history files.
     static let otherPrefix = "other: "
 }
 
 extension LeaseMode {
     static let permitsPrefix = "permits-"
 
-    /// The mode as history files name it.
+    /// The mode's name in history files.
     var word: String {
         switch self {
         case .exclusive: "exclusive"
@@ -99,7 +104,7 @@ extension LeaseMode {
 }
 
 extension OperationEnding {
-    /// The ending as history files name it.
+    /// The ending's name in history files.
     fileprivate var word: String {
         switch self {
         case .done(.granted): "granted"

@@ -31,7 +31,7 @@ internal import InterlockCore
 ///
 /// `at` and `until` are in nanoseconds, all other times in milliseconds.
 struct HistoryLine: Decodable {
-    var at: Int64
+    var atNanoseconds: Int64
     var kind: String
     var client: Int?
     var sidecar: Int?
@@ -39,35 +39,44 @@ struct HistoryLine: Decodable {
     var mode: String?
     var lease: Int64?
     var fence: Int64?
-    var ttl: Int64?
-    var wait: Int64?
-    var valid: Int64?
+    var ttlMilliseconds: Int64?
+    var waitMilliseconds: Int64?
+    var validForMilliseconds: Int64?
     var service: Int?
     var cost: Int64?
     var subject: Int?
     var limit: Int64?
     var remaining: Int64?
-    var reset: Int64?
+    var resetAfterMilliseconds: Int64?
     var permit: Int64?
     var ok: Bool?
     var status: Int?
     var state: String?
     var generation: Int64?
-    var until: Int64?
+    var untilNanoseconds: Int64?
     var reason: String?
-    var retry: Int64?
+    var retryAfterMilliseconds: Int64?
     var fault: Int?
     var events: Int?
 
     enum CodingKeys: String, CodingKey {
+        case atNanoseconds = "at"
         case kind = "what"
-        case at, client, sidecar, lock, mode, lease, fence, ttl, wait, valid, service, cost, subject, limit, remaining,
-            reset
-        case permit, ok, status, state, generation, until, reason, retry, fault, events
+        case client, sidecar, lock, mode, lease, fence
+        case ttlMilliseconds = "ttl"
+        case waitMilliseconds = "wait"
+        case validForMilliseconds = "valid"
+        case service, cost, subject, limit, remaining
+        case resetAfterMilliseconds = "reset"
+        case permit, ok, status, state, generation
+        case untilNanoseconds = "until"
+        case reason
+        case retryAfterMilliseconds = "retry"
+        case fault, events
     }
 
     init(at instant: Instant, kind: String) {
-        at = instant.nanoseconds
+        atNanoseconds = instant.nanoseconds
         self.kind = kind
     }
 }
@@ -77,7 +86,7 @@ extension HistoryLine {
     /// times slower.
     func write(into buffer: inout [UInt8]) {
         buffer.append(UInt8(ascii: "{"))
-        write(.at, at, into: &buffer)
+        write(.atNanoseconds, atNanoseconds, into: &buffer)
         write(.kind, kind, into: &buffer)
         write(.client, client, into: &buffer)
         write(.sidecar, sidecar, into: &buffer)
@@ -85,24 +94,24 @@ extension HistoryLine {
         write(.mode, mode, into: &buffer)
         write(.lease, lease, into: &buffer)
         write(.fence, fence, into: &buffer)
-        write(.ttl, ttl, into: &buffer)
-        write(.valid, valid, into: &buffer)
+        write(.ttlMilliseconds, ttlMilliseconds, into: &buffer)
+        write(.validForMilliseconds, validForMilliseconds, into: &buffer)
         write(.service, service, into: &buffer)
         write(.cost, cost, into: &buffer)
         write(.subject, subject, into: &buffer)
-        write(.wait, wait, into: &buffer)
+        write(.waitMilliseconds, waitMilliseconds, into: &buffer)
         write(.limit, limit, into: &buffer)
         write(.remaining, remaining, into: &buffer)
-        write(.reset, reset, into: &buffer)
+        write(.resetAfterMilliseconds, resetAfterMilliseconds, into: &buffer)
         write(.permit, permit, into: &buffer)
         write(.ok, ok, into: &buffer)
         write(.status, status, into: &buffer)
         write(.state, state, into: &buffer)
         write(.generation, generation, into: &buffer)
-        write(.until, until, into: &buffer)
+        write(.untilNanoseconds, untilNanoseconds, into: &buffer)
         write(.fault, fault, into: &buffer)
         write(.reason, reason, into: &buffer)
-        write(.retry, retry, into: &buffer)
+        write(.retryAfterMilliseconds, retryAfterMilliseconds, into: &buffer)
         write(.events, events, into: &buffer)
         // The comma after the last field becomes the closing brace.
         buffer[buffer.count - 1] = UInt8(ascii: "}")

@@ -1,10 +1,10 @@
 internal import FoundationEssentials
 package import InterlockCore
 
-/// Reads a history that `HistoryWriter` wrote, event by event. Uses O(longest line) memory.
+/// Reads the events of a history that `HistoryWriter` wrote, one at a time. Uses O(longest line) memory.
 package struct HistoryReader {
-    private static let chunk = 64 * 1024
-    /// The maximum length of a line, in bytes. `HistoryWriter` writes no longer lines.
+    private static let chunkSize = 64 * 1024
+    /// The maximum length of a line, in bytes. `HistoryWriter` never writes a longer line.
     private static let maximumLineLength = 1024 * 1024
 
     package let path: String
@@ -15,8 +15,9 @@ package struct HistoryReader {
 
     private let decoder = JSONDecoder()
     private var lines: Lines
-    private var events = 0
+    private var eventCount = 0
 
+    /// Opens the file and reads its rules.
     /// - Throws: `HistoryFileError` if the file cannot be read or does not start with the rules of this format.
     package init(path: String) throws(HistoryFileError) {
         self.path = path
@@ -48,7 +49,7 @@ package struct HistoryReader {
         guard let bytes = try lines.next() else {
             throw HistoryFileError(
                 path: path, line: lines.number + 1,
-                "the file is cut off after \(events) events; expected another event or the end")
+                "the file is cut off after \(eventCount) events; expected another event or the end")
         }
         let line: HistoryLine
         do {
@@ -57,7 +58,7 @@ package struct HistoryReader {
             throw HistoryFileError(path: path, line: lines.number, "expected an event: \(Self.summary(of: error))")
         }
         if line.kind == HistoryFileHeader.end { return try finish(line) }
-        events += 1
+        eventCount += 1
         do {
             return try line.event()
         } catch {
@@ -66,14 +67,14 @@ package struct HistoryReader {
     }
 
     private mutating func finish(_ line: HistoryLine) throws(HistoryFileError) -> HistoryEvent? {
-        guard line.events == events else {
+        guard line.events == eventCount else {
             throw HistoryFileError(
-                path: path, line: lines.number, "expected \(line.events ?? 0) events before the end, got \(events)")
+                path: path, line: lines.number, "expected \(line.events ?? 0) events before the end, got \(eventCount)")
         }
         guard try lines.next() == nil else {
             throw HistoryFileError(path: path, line: lines.number, "expected no lines after the end")
         }
-        end = Instant(nanoseconds: line.at)
+        end = Instant(nanoseconds: line.atNanoseconds)
         return nil
     }
 
@@ -95,13 +96,14 @@ package struct HistoryReader {
 }
 
 extension HistoryReader {
-    /// The lines of a file, one after another.
+    /// Reads the lines of a file, one at a time.
     private struct Lines {
         let path: String
-        /// The number of the last line that was returned, counted from 1.
+        /// The number of the last line that `next` returned, counted from 1.
         private(set) var number = 0
         private let file: OpenFile
         private var buffer: [UInt8] = []
+        /// The index of the first byte that `next` has not returned.
         private var start = 0
         private var isAtEnd = false
 
@@ -139,7 +141,7 @@ extension HistoryReader {
                 start = 0
                 searched = buffer.count
                 do {
-                    isAtEnd = try file.read(HistoryReader.chunk, into: &buffer) == 0
+                    isAtEnd = try file.read(HistoryReader.chunkSize, into: &buffer) == 0
                 } catch {
                     throw HistoryFileError(path: path, line: number + 1, "cannot be read: \(error.reason)")
                 }

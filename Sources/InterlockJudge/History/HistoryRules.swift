@@ -6,35 +6,44 @@ package struct HistoryRules: Hashable, Sendable, Codable {
     package var services: [ServiceRules]
     /// The number of sidecars.
     package var sidecars: Int
-    /// The time in milliseconds, beyond its wait, within which an operation is answered or its connection is closed.
-    package var patience: Int64
+    /// The time in milliseconds, in addition to its wait, within which an operation ends: the sidecar answers it or
+    /// closes its connection.
+    package var patienceMilliseconds: Int64
     /// The time in milliseconds after a fault within which every sidecar serves again.
-    package var recovery: Int64
-    /// The maximum time in milliseconds for which a requested lock may stay free while no fault is active. `recovery`
-    /// if `nil`.
-    package var handOver: Int64?
-    /// The fraction by which the Redis clock may run fast or slow against the history's. 0 on one machine.
+    package var recoveryMilliseconds: Int64
+    /// The maximum time in milliseconds for which a requested lock may stay free while no fault is active; `nil` means
+    /// `recoveryMilliseconds`.
+    package var handOverMilliseconds: Int64?
+    /// The fraction by which the Redis clock may run faster or slower than the history's clock. 0 on one machine.
     package var clockDrift: Double
-    /// Whether every lock reaches all replicas before it is granted, so that no failover may lose one. `nil` in older
-    /// histories, which means `false`.
+    /// Whether every lock reaches all replicas before it is granted, so that no failover may lose a lock. Older
+    /// histories contain `nil`, which means `false`.
     package var keepsLocks: Bool?
 
+    private enum CodingKeys: String, CodingKey {
+        case services, sidecars
+        case patienceMilliseconds = "patience"
+        case recoveryMilliseconds = "recovery"
+        case handOverMilliseconds = "handOver"
+        case clockDrift, keepsLocks
+    }
+
     package init(
-        services: [ServiceRules], sidecars: Int, patience: Int64, recovery: Int64, handOver: Int64? = nil, clockDrift: Double = 0,
-        keepsLocks: Bool = false
+        services: [ServiceRules], sidecars: Int, patienceMilliseconds: Int64, recoveryMilliseconds: Int64,
+        handOverMilliseconds: Int64? = nil, clockDrift: Double = 0, keepsLocks: Bool = false
     ) {
         self.keepsLocks = keepsLocks
         self.services = services
         self.sidecars = sidecars
-        self.patience = patience
-        self.recovery = recovery
-        self.handOver = handOver
+        self.patienceMilliseconds = patienceMilliseconds
+        self.recoveryMilliseconds = recoveryMilliseconds
+        self.handOverMilliseconds = handOverMilliseconds
         self.clockDrift = clockDrift
     }
 
-    /// Returns the latest end of a lease of `ttl` ms that was granted or renewed no later than `instant`, including
-    /// clock drift and a small margin.
-    func leaseEnd(_ ttl: Int64, after instant: Instant) -> Instant {
-        instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+    /// Returns the latest end of a lease that was granted or renewed no later than `instant`, including clock drift and
+    /// a small margin.
+    func leaseEnd(_ ttlMilliseconds: Int64, after instant: Instant) -> Instant {
+        instant.advanced(byMilliseconds: ttlMilliseconds + Int64(Double(ttlMilliseconds) * clockDrift) + 5)
     }
 }

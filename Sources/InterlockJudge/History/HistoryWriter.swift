@@ -1,18 +1,19 @@
 internal import FoundationEssentials
 package import InterlockCore
 
-/// Writes a history to a file while it happens, one JSON object per line. The first line has the rules, the last marks
-/// the end, and each line in between is an event; see `HistoryLine`.
+/// Writes a history to a file while it happens, one JSON object per line. The first line contains the rules, the last
+/// line marks the end, and each line in between is an event; see `HistoryLine`.
 ///
-/// The writer buffers 64 KiB and blocks while it writes them. A history that was not closed is reported as cut off.
+/// The writer buffers 64 KiB and blocks while it writes them. `HistoryReader` reports a history that was not closed as
+/// cut off.
 package struct HistoryWriter: Sendable {
     private static let bufferSize = 64 * 1024
 
     package let path: String
     private let file: OpenFile
     private var buffer: [UInt8] = []
-    private var events = 0
-    private var last = Instant(nanoseconds: 0)
+    private var eventCount = 0
+    private var lastEventTime = Instant(nanoseconds: 0)
 
     /// Creates the file, or replaces an existing one.
     /// - Throws: `HistoryFileError` if the file cannot be created.
@@ -39,8 +40,8 @@ package struct HistoryWriter: Sendable {
     /// Writes the next event.
     /// - Throws: `HistoryFileError`, for instance if the disk is full.
     package mutating func write(_ event: HistoryEvent) throws(HistoryFileError) {
-        events += 1
-        last = event.at
+        eventCount += 1
+        lastEventTime = event.at
         HistoryLine(event).write(into: &buffer)
         try endLine()
     }
@@ -48,8 +49,8 @@ package struct HistoryWriter: Sendable {
     /// Marks the end and writes the buffered lines.
     /// - Parameter end: the end of the history; by default the time of its last event.
     package mutating func close(at end: Instant? = nil) throws(HistoryFileError) {
-        var line = HistoryLine(at: end ?? last, kind: HistoryFileHeader.end)
-        line.events = events
+        var line = HistoryLine(at: end ?? lastEventTime, kind: HistoryFileHeader.end)
+        line.events = eventCount
         line.write(into: &buffer)
         try endLine()
         try flush()

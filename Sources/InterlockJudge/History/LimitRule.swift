@@ -4,8 +4,8 @@ package struct LimitRule: Hashable, Sendable, Codable {
         case fixed, sliding, gcra
     }
 
-    /// Whether a window begins with a call and ends after its length. Otherwise the limit holds in every window,
-    /// wherever it begins.
+    /// Whether each window begins with a call and lasts for `windowMilliseconds`. Otherwise, the limit holds in every
+    /// period of that length, wherever the period begins.
     package var hasFixedWindows: Bool {
         switch algorithm {
         case .fixed: true
@@ -17,15 +17,23 @@ package struct LimitRule: Hashable, Sendable, Codable {
     /// The number of calls allowed in a window.
     package var limit: Int64
     /// The length of a window in milliseconds.
-    package var window: Int64
+    package var windowMilliseconds: Int64
     /// The burst of `gcra`; unused otherwise.
     package var burst: Int64
     package var isPerSubject: Bool
 
-    package init(algorithm: Algorithm, limit: Int64, window: Int64, burst: Int64 = 0, isPerSubject: Bool = false) {
+    private enum CodingKeys: String, CodingKey {
+        case algorithm, limit
+        case windowMilliseconds = "window"
+        case burst, isPerSubject
+    }
+
+    package init(
+        algorithm: Algorithm, limit: Int64, windowMilliseconds: Int64, burst: Int64 = 0, isPerSubject: Bool = false
+    ) {
         self.algorithm = algorithm
         self.limit = limit
-        self.window = window
+        self.windowMilliseconds = windowMilliseconds
         self.burst = burst
         self.isPerSubject = isPerSubject
     }

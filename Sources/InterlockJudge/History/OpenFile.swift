@@ -29,26 +29,30 @@ final class OpenFile: Sendable {
 
     /// Writes all bytes. Blocks.
     func write(_ bytes: [UInt8]) throws(Failure) {
-        var done = 0
-        while done < bytes.count {
-            let written = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress.map { $0 + done }, $0.count - done) }
-            if written > 0 { done += written } else if errno != EINTR { throw Failure() }
+        var offset = 0
+        while offset < bytes.count {
+            let count = bytes.withUnsafeBytes { buffer in
+                Glibc.write(descriptor, buffer.baseAddress.map { $0 + offset }, buffer.count - offset)
+            }
+            if count > 0 { offset += count } else if errno != EINTR { throw Failure() }
         }
     }
 
     /// Appends up to `count` bytes and returns their number; 0 at the end of the file. Blocks.
     func read(_ count: Int, into bytes: inout [UInt8]) throws(Failure) -> Int {
-        let before = bytes.count
+        let previousCount = bytes.count
         bytes.append(contentsOf: repeatElement(0, count: count))
         while true {
-            let read = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress.map { $0 + before }, count) }
-            if read < 0, errno == EINTR { continue }
-            guard read >= 0 else {
+            let readCount = bytes.withUnsafeMutableBytes { buffer in
+                Glibc.read(descriptor, buffer.baseAddress.map { $0 + previousCount }, count)
+            }
+            if readCount < 0, errno == EINTR { continue }
+            guard readCount >= 0 else {
                 bytes.removeLast(count)
                 throw Failure()
             }
-            bytes.removeLast(count - read)
-            return read
+            bytes.removeLast(count - readCount)
+            return readCount
         }
     }
 }

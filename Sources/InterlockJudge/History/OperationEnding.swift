@@ -4,19 +4,21 @@ package enum OperationEnding: Hashable, Sendable, Codable {
     case done(OperationSuccess)
     /// The sidecar refused: the lock is held, the lease is lost, the limit is used up, the breaker is open.
     case refused(Refusal)
-    /// An error answer, such as "unavailable" or "invalid". Usually nothing was done; see `isDoubtful`.
+    /// The sidecar answered with an error, such as "unavailable" or "invalid". It usually did nothing; see
+    /// `isDoubtful`.
     case failed(code: String)
-    /// No answer. The operation may have been executed, or may still be. Never counted as failed.
+    /// No answer arrived. The sidecar may have executed the operation, or may still execute it. Checkers never count
+    /// this as a failure to execute.
     case unknown(reason: String)
 
-    /// The reason if the client itself disconnected, which says nothing about the sidecar.
+    /// The reason if the client itself disconnected. It says nothing about the sidecar.
     package static let vanished = "vanished"
-    /// The reason if the client disconnected and will not retry: the sidecar releases what it is granted for the
-    /// client. A release that the client had sent takes effect.
+    /// The reason if the client disconnected and will not retry. The sidecar releases a lease that Redis grants it for
+    /// this client, and a release that the client has already sent takes effect.
     package static let abandoned = "abandoned"
 
-    /// Whether the operation may have been executed, or may still be. Includes errors, because an error may come from a
-    /// timeout.
+    /// Whether the sidecar may have executed the operation, or may still execute it. Errors count, because an error may
+    /// come from a timeout.
     package var isDoubtful: Bool {
         switch self {
         case .unknown, .failed: true

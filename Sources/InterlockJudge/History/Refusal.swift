@@ -4,16 +4,16 @@ package enum Refusal: Hashable, Sendable, Codable {
     case held
     /// The token no longer holds the lease.
     case lost
-    /// A limit is used up. The time is in milliseconds; negative if the call can never be granted.
-    case limited(retryAfter: Int64)
-    /// The breaker is open. The time is in milliseconds; negative if unknown.
-    case open(retryAfter: Int64)
-    /// Too many calls are active or waiting. The time is in milliseconds; negative if unknown.
-    case busy(retryAfter: Int64)
-    /// Any other refusal, by its first word.
+    /// A limit is used up. The time is negative if the call can never be granted.
+    case limited(retryAfterMilliseconds: Int64)
+    /// The breaker is open. The time is negative if unknown.
+    case open(retryAfterMilliseconds: Int64)
+    /// Too many calls are active or waiting. The time is negative if unknown.
+    case busy(retryAfterMilliseconds: Int64)
+    /// Any other refusal, identified by its first word.
     case other(String)
 
-    /// The refusal as reports name it.
+    /// The refusal's name in reports.
     package var name: String {
         switch self {
         case .held: "held"

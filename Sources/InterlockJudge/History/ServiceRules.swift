@@ -2,21 +2,26 @@
 package struct ServiceRules: Hashable, Sendable, Codable {
     package var name: String
     package var limits: [LimitRule]
-    /// The policy of a sidecar without Redis; see `LimitRule.boundsWithoutRedis`.
+    /// The policy of a sidecar that cannot use Redis; see `LimitRule.boundsWithoutRedis`.
     package var whenRedisIsDown: OutagePolicyName
     /// The number of concurrent trial permits in the fleet; `nil` if no report can trip the breaker.
     package var halfOpenPermits: Int?
-    /// How long an unreported permit counts, in milliseconds.
-    package var permitLifetime: Int64
+    /// The time after which an unreported permit no longer counts, in milliseconds.
+    package var permitLifetimeMilliseconds: Int64
+
+    private enum CodingKeys: String, CodingKey {
+        case name, limits, whenRedisIsDown, halfOpenPermits
+        case permitLifetimeMilliseconds = "permitLifetime"
+    }
 
     package init(
         name: String, limits: [LimitRule], whenRedisIsDown: OutagePolicyName = .deny, halfOpenPermits: Int? = nil,
-        permitLifetime: Int64 = 60_000
+        permitLifetimeMilliseconds: Int64 = 60_000
     ) {
         self.name = name
         self.limits = limits
         self.whenRedisIsDown = whenRedisIsDown
         self.halfOpenPermits = halfOpenPermits
-        self.permitLifetime = permitLifetime
+        self.permitLifetimeMilliseconds = permitLifetimeMilliseconds
     }
 }

@@ -3,9 +3,9 @@ package import InterlockProcesses
 
 /// A concrete fault: its kind, target and severity.
 ///
-/// To add a kind, name it in `FaultKind` with its target, effects and requirements, add its actions here, draw their
-/// severity in `FaultGenerator`, and cause and repair them in `FaultInjector`. `SpawnedFleet` starts the servers
-/// that the kind requires.
+/// To add a kind, name it in `FaultKind` with its target, effects and requirements. Add its actions here, draw their
+/// severity in `FaultGenerator`, and cause and repair them in `FaultInjector`. `SpawnedFleet` starts the servers that
+/// the kind requires.
 package enum FaultAction: Hashable, Sendable {
     /// A sidecar is killed (SIGKILL) and restarted at the same address.
     case kill(sidecar: Int)
@@ -17,27 +17,28 @@ package enum FaultAction: Hashable, Sendable {
     case redisPause
     /// Redis loses all its data.
     case redisWipe(RedisWipe)
-    /// Sentinels promote a replica, or a cluster promotes one of the primary with this index. The former primary comes
-    /// back as a primary until it is made a replica.
+    /// Sentinels promote a replica, or a cluster promotes a replica of the primary with this index. The former primary
+    /// returns as a primary, and later becomes a replica.
     case failover(PrimaryLoss, serverIndex: Int)
-    /// Another primary takes over `slots` hash slots, those with load first.
+    /// Another primary takes over `slots` hash slots, starting with those that carry load.
     case reshard(slots: Int, serverIndex: Int)
-    /// A server joins a cluster and takes over `slots` hash slots. The repair makes it leave again.
+    /// A server joins a cluster and takes over `slots` hash slots. The repair removes that server.
     case nodeJoin(slots: Int)
-    /// The primary with this index hands its hash slots over and leaves. The repair makes it join again.
+    /// The primary with this index hands over its hash slots and leaves. The repair adds it again.
     case nodeLeave(serverIndex: Int)
-    /// No byte passes between the sidecar and Redis in either direction. Existing connections stay open; new ones are
+    /// No byte passes between the sidecar and Redis in either direction. Existing connections stay open. New ones are
     /// refused, or hang.
     case partition(sidecar: Int, refusesConnections: Bool)
-    /// Every byte is delayed by `fixed` plus up to `jitter` ms, in either direction and in order.
-    case delay(sidecar: Int, fixed: Int64, jitter: Int64)
-    /// Bytes pass in either direction in portions of `bytes`, one portion per interval, in milliseconds.
-    case trickle(sidecar: Int, bytes: Int, every: Int64)
-    /// All connections are broken once per interval, in milliseconds.
-    case reset(sidecar: Int, ConnectionBreak, every: Int64)
-    /// Redis's wall clock jumps. The repair of a jump back is a jump forward by the same amount, so that no lease,
-    /// count or open breaker outlasts the fault by the size of the jump. A jump forward stays. The clock therefore
-    /// never falls behind its former course, and expired data stays expired.
+    /// Every byte is delayed by `fixedMilliseconds` plus up to `jitterMilliseconds`. The delay applies to both
+    /// directions and keeps the order.
+    case delay(sidecar: Int, fixedMilliseconds: Int64, jitterMilliseconds: Int64)
+    /// Up to `bytes` bytes pass in either direction once per interval.
+    case trickle(sidecar: Int, bytes: Int, everyMilliseconds: Int64)
+    /// All connections break once per interval.
+    case reset(sidecar: Int, ConnectionBreak, everyMilliseconds: Int64)
+    /// The wall clock of Redis jumps. The repair of a jump back is a jump forward by the same amount, so that no lease,
+    /// count or open breaker outlasts the fault by the size of the jump. A jump forward is not repaired, because a jump
+    /// back would revive expired data.
     case clock(bySeconds: Int)
     /// Up to `clients` busy clients vanish without releasing their leases or reporting their calls.
     case vanish(clients: Int)
@@ -49,9 +50,9 @@ package enum FaultAction: Hashable, Sendable {
 
     /// How Redis loses its data.
     package enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
-        /// Redis is killed, and restarted without its files.
+        /// Redis is killed and restarted without its files.
         case killed
-        /// `FLUSHALL`, which keeps all connections.
+        /// `FLUSHALL` deletes the data, and all connections stay open.
         case flushed
     }
 
@@ -101,7 +102,7 @@ package enum FaultTarget: Hashable, Sendable, Codable {
 }
 
 extension FaultAction: CustomStringConvertible {
-    /// The action in the form `kill of sidecar 2`.
+    /// The action in words, such as `kill of sidecar 2`.
     package var description: String {
         switch self {
         case .kill(let sidecar): "kill of sidecar \(sidecar)"
@@ -115,12 +116,12 @@ extension FaultAction: CustomStringConvertible {
         case .nodeLeave: "node-leave of a primary"
         case .partition(let sidecar, let refuses):
             "partition of sidecar \(sidecar) from Redis, new connections \(refuses ? "refused" : "hang")"
-        case .delay(let sidecar, let fixed, let jitter):
-            "latency of sidecar \(sidecar) to Redis, \(fixed) ms and up to \(jitter) ms more"
-        case .trickle(let sidecar, let bytes, let pause):
-            "latency of sidecar \(sidecar) to Redis, \(bytes) bytes every \(pause) ms"
-        case .reset(let sidecar, let manner, let pause):
-            "reset of sidecar \(sidecar)'s connections to Redis, \(manner) every \(pause) ms"
+        case .delay(let sidecar, let fixedMilliseconds, let jitterMilliseconds):
+            "latency of sidecar \(sidecar) to Redis, \(fixedMilliseconds) ms and up to \(jitterMilliseconds) ms more"
+        case .trickle(let sidecar, let bytes, let intervalMilliseconds):
+            "latency of sidecar \(sidecar) to Redis, \(bytes) bytes every \(intervalMilliseconds) ms"
+        case .reset(let sidecar, let manner, let intervalMilliseconds):
+            "reset of sidecar \(sidecar)'s connections to Redis, \(manner) every \(intervalMilliseconds) ms"
         case .clock(let seconds): "clock of Redis, \(seconds < 0 ? "" : "+")\(seconds) s"
         case .vanish(let clients): "vanish of \(clients) clients"
         }

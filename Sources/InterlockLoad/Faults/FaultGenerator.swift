@@ -2,19 +2,19 @@ internal import InterlockCore
 internal import InterlockJudge
 internal import InterlockProcesses
 
-/// Draws one fault after another. Kinds come as from a shuffled deck, so that each recurs soon; the severity of each
-/// ranges from barely noticeable to far beyond every timeout.
+/// Draws one fault after another. The kinds are dealt from a shuffled deck, so that each recurs soon. The severity of
+/// each ranges from barely noticeable to far beyond every timeout.
 struct FaultGenerator {
     private let kinds: [FaultKind]
-    private let sidecars: Int
+    private let sidecarCount: Int
     private let lease: Duration
     private var random: SeededRandom
     private var deck: [FaultKind] = []
 
     init(seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, lease: Duration) {
-        // The order of `FaultKind` is stable; that of a set changes from process to process.
+        // The order of `FaultKind` is stable, whereas the order of a set changes from process to process.
         self.kinds = FaultKind.injectable.filter { kinds.contains($0) && (sidecars > 0 || $0.target != .sidecar) }
-        self.sidecars = sidecars
+        sidecarCount = sidecars
         self.lease = lease
         random = SeededRandom(seed: seed)
     }
@@ -32,14 +32,15 @@ struct FaultGenerator {
         switch kind {
         case .kill: (.kill(sidecar: sidecar()), milliseconds(50...2000))
         case .pause: (.pause(sidecar: sidecar()), lease * (1.1 + 0.5 * random.unit()))
-        case .redisRestart: (.redisRestart(one(of: FaultAction.RedisExit.allCases)), milliseconds(10...2000))
+        case .redisRestart: (.redisRestart(randomElement(of: FaultAction.RedisExit.allCases)), milliseconds(10...2000))
         case .redisPause: (.redisPause, milliseconds(100...3000))
         case .redisWipe:
-            switch one(of: FaultAction.RedisWipe.allCases) {
+            switch randomElement(of: FaultAction.RedisWipe.allCases) {
             case .killed: (.redisWipe(.killed), milliseconds(10...1000))
             case .flushed: (.redisWipe(.flushed), .zero)
             }
-        case .failover: (.failover(one(of: PrimaryLoss.allCases), serverIndex: serverIndex()), milliseconds(1500...5000))
+        case .failover:
+            (.failover(randomElement(of: PrimaryLoss.allCases), serverIndex: serverIndex()), milliseconds(1500...5000))
         case .reshard: (.reshard(slots: Int.random(in: 1...8, using: &random), serverIndex: serverIndex()), .zero)
         case .nodeJoin: (.nodeJoin(slots: Int(logarithmic(64...2048))), milliseconds(500...3000))
         case .nodeLeave: (.nodeLeave(serverIndex: serverIndex()), milliseconds(500...3000))
@@ -48,17 +49,22 @@ struct FaultGenerator {
         case .latency:
             random.happens(0.5)
                 ? (
-                    .delay(sidecar: sidecar(), fixed: logarithmic(1...400), jitter: logarithmic(1...100)),
+                    .delay(
+                        sidecar: sidecar(), fixedMilliseconds: logarithmic(1...400),
+                        jitterMilliseconds: logarithmic(1...100)),
                     milliseconds(1000...5000)
                 )
                 : (
                     .trickle(
-                        sidecar: sidecar(), bytes: Int(logarithmic(1...512)), every: Int64.random(in: 1...5, using: &random)),
+                        sidecar: sidecar(), bytes: Int(logarithmic(1...512)),
+                        everyMilliseconds: Int64.random(in: 1...5, using: &random)),
                     milliseconds(500...3000)
                 )
         case .reset:
             (
-                .reset(sidecar: sidecar(), one(of: ConnectionBreak.allCases), every: logarithmic(20...1000)),
+                .reset(
+                    sidecar: sidecar(), randomElement(of: ConnectionBreak.allCases),
+                    everyMilliseconds: logarithmic(20...1000)),
                 milliseconds(500...4000)
             )
         case .clock:
@@ -72,9 +78,9 @@ struct FaultGenerator {
         }
     }
 
-    private mutating func sidecar() -> Int { Int.random(in: 0..<sidecars, using: &random) }
+    private mutating func sidecar() -> Int { Int.random(in: 0..<sidecarCount, using: &random) }
 
-    /// Returns the index of a server, which is reduced modulo the number of servers when it is used.
+    /// Returns an index of a server. It may exceed the number of servers, so its users reduce it modulo that number.
     private mutating func serverIndex() -> Int { Int.random(in: 0..<60, using: &random) }
 
     private mutating func milliseconds(_ range: ClosedRange<Int64>) -> Duration {
@@ -83,17 +89,17 @@ struct FaultGenerator {
 
     /// Returns a number on a logarithmic scale: every doubling is equally likely.
     private mutating func logarithmic(_ range: ClosedRange<Int64>) -> Int64 {
-        var highest = range.lowerBound
-        var steps: [Int64] = []
-        while highest <= range.upperBound {
-            steps.append(highest)
-            highest *= 2
+        var nextPower = range.lowerBound
+        var powers: [Int64] = []
+        while nextPower <= range.upperBound {
+            powers.append(nextPower)
+            nextPower *= 2
         }
-        let first = one(of: steps)
-        return Int64.random(in: first...min(2 * first, range.upperBound), using: &random)
+        let lowest = randomElement(of: powers)
+        return Int64.random(in: lowest...min(2 * lowest, range.upperBound), using: &random)
     }
 
-    private mutating func one<Element>(of all: [Element]) -> Element {
+    private mutating func randomElement<Element>(of all: [Element]) -> Element {
         all[Int.random(in: all.indices, using: &random)]
     }
 }

@@ -7,10 +7,10 @@ internal import RedisClient
 
 /// Executes a `FaultPlan` on a fleet that the harness started.
 ///
-/// The injector records a fault before it causes the fault, and records its end once the damage is repaired: a killed
-/// process is ready, a stopped one answers, Redis serves, its clock shows the intended time. Clients that were cut off
-/// may still be reconnecting then. Everything is repaired before `run` returns, even after cancellation. A failed
-/// repair is reported as a violation with the reason, and no further fault begins.
+/// The injector records a fault before it causes the fault, and records the end once the damage is repaired: a killed
+/// process is ready, a stopped one answers, Redis serves, its clock shows the intended time. Clients that lost their
+/// connections may still be reconnecting then. The injector repairs every fault before `run` returns, even after
+/// cancellation. It reports a failed repair as a violation with the reason, and begins no further fault.
 package struct FaultInjector: Sendable {
     /// The faults of a run and the repairs that failed.
     package struct Outcome: Sendable {
@@ -33,29 +33,32 @@ package struct FaultInjector: Sendable {
     private let plan: FaultPlan
     private let time: TimeSource
     private let log: @Sendable (String) -> Void
-    private let note: @Sendable (HistoryEvent.Kind) async -> Void
+    private let recordEvent: @Sendable (HistoryEvent.Kind) async -> Void
     private let state = NIOLockedValueBox(State())
 
+    /// Creates an injector for one run.
     /// - Parameters:
     ///   - plan: a plan for as many sidecars as the fleet has, with kinds that the fleet was started for.
     ///   - hotKeys: the hash tags of the keys that carry load.
     ///   - time: the clock of `Violation.at`.
-    ///   - vanish: disconnects this many clients without notice; `nil` if the run has no clients that can vanish.
-    ///   - log: receives one line per action, with its time since the start of the run.
-    ///   - note: records an event in the history of the run before it returns.
+    ///   - vanish: a closure that disconnects this many clients without notice; `nil` if the run has no clients that
+    ///     can vanish.
+    ///   - log: a closure that receives one line per action, and one for each kind of fault that cannot be injected.
+    ///   - recordEvent: a closure that records an event in the history of the run before it returns.
     package init(
         fleet: SpawnedFleet, plan: FaultPlan, hotKeys: [String] = [], time: TimeSource = .system,
         vanish: (@Sendable (Int) async -> Void)? = nil,
-        log: @escaping @Sendable (String) -> Void = { _ in }, note: @escaping @Sendable (HistoryEvent.Kind) async -> Void
+        log: @escaping @Sendable (String) -> Void = { _ in },
+        recordEvent: @escaping @Sendable (HistoryEvent.Kind) async -> Void
     ) {
         self.fleet = fleet
         self.plan = plan
-        var seen: Set<HashSlot> = []
-        hotSlots = hotKeys.map { HashSlot(ofKey: $0) }.filter { seen.insert($0).inserted }
+        var knownSlots: Set<HashSlot> = []
+        hotSlots = hotKeys.map { HashSlot(ofKey: $0) }.filter { knownSlots.insert($0).inserted }
         self.time = time
         self.vanish = vanish
         self.log = log
-        self.note = note
+        self.recordEvent = recordEvent
     }
 
     /// Causes and repairs all faults of the plan. Returns when the last is repaired, or soon after cancellation.
@@ -63,19 +66,20 @@ package struct FaultInjector: Sendable {
     package func run(since start: ContinuousClock.Instant = .now) async -> Outcome {
         let faults = plan.faults.filter { isPossible($0) }
         await withTaskGroup(of: Void.self) { group in
-            // Faults with the same target follow each other, however long the repair takes.
-            for (_, sequence) in Dictionary(grouping: faults, by: \.action.target) {
+            // A fault begins only after the repair of the previous fault with the same target.
+            for (_, faultSequence) in Dictionary(grouping: faults, by: \.action.target) {
                 group.addTask {
-                    for fault in sequence { await execute(fault, since: start) }
+                    for fault in faultSequence { await execute(fault, since: start) }
                 }
             }
         }
         return state.withLockedValue { state in
-            state.outcome.faults.sort { $0.began < $1.began }
+            state.outcome.faults.sort { $0.beganSeconds < $1.beganSeconds }
             return state.outcome
         }
     }
 
+    /// Returns whether this fleet can cause the fault. Records the reason if it cannot.
     private func isPossible(_ fault: PlannedFault) -> Bool {
         let reason: String? =
             switch fault.kind.requirement {
@@ -98,15 +102,15 @@ package struct FaultInjector: Sendable {
 
     private func execute(_ fault: PlannedFault, since start: ContinuousClock.Instant) async {
         guard !isBroken else { return }
-        // The processes use the real clock. Cancellation ends the sleep early, which the guard below detects.
+        // The processes use the real clock. Cancellation ends the sleep early, and the guard below detects that.
         try? await Task.sleep(until: start + fault.start, clock: .continuous)
         guard !Task.isCancelled, !isBroken else { return }
         guard ContinuousClock.now - start + fault.duration <= plan.calmStart else {
             logLine("skipped because the previous repair took too long: \(fault)", since: start)
             return
         }
-        await note(.faultBegan(fault: fault.number, fault.kind, sidecar: fault.sidecar))
-        let began = logLine("begins: \(fault)", since: start)
+        await recordEvent(.faultBegan(fault: fault.number, fault.kind, sidecar: fault.sidecar))
+        let beganSeconds = logLine("begins: \(fault)", since: start)
         var failure: (any Error)?
         do {
             try await inject(fault.action)
@@ -123,7 +127,7 @@ package struct FaultInjector: Sendable {
             failure = failure ?? error
         }
         if let failure {
-            // The fault is not repaired, so its end is not recorded.
+            // The damage persists, so the end of the fault is not recorded.
             logLine("not repaired: #\(fault.number): \(failure)", since: start)
             let reason = (failure as? RedisServerError)?.reason ?? "\(failure)"
             let violation = Violation(.recovery, at: time.now(), "the fleet did not recover after \(fault.action): \(reason)")
@@ -132,27 +136,29 @@ package struct FaultInjector: Sendable {
                 state.outcome.violations.append(violation)
             }
         } else {
-            await note(.faultEnded(fault: fault.number))
+            await recordEvent(.faultEnded(fault: fault.number))
         }
-        let ended = logLine("ended: #\(fault.number)", since: start)
+        let endedSeconds = logLine("ended: #\(fault.number)", since: start)
         let report = FaultReport(
-            number: fault.number, kind: fault.kind, sidecar: fault.sidecar, began: began, ended: ended)
+            number: fault.number, kind: fault.kind, sidecar: fault.sidecar,
+            beganSeconds: beganSeconds, endedSeconds: endedSeconds)
         state.withLockedValue { $0.outcome.faults.append(report) }
     }
 
     private var isBroken: Bool { state.withLockedValue { $0.isBroken } }
 
-    /// - Returns: the seconds since the start of the run.
+    /// Logs a line with the time since the start of the run.
+    /// - Returns: that time in seconds.
     @discardableResult
     private func logLine(_ line: String, since start: ContinuousClock.Instant) -> Double {
-        let now = ContinuousClock.now - start
-        log("\(now.wholeMilliseconds) ms: \(line)")
-        return Double(now.wholeMilliseconds) / 1000
+        let milliseconds = (ContinuousClock.now - start).wholeMilliseconds
+        log("\(milliseconds) ms: \(line)")
+        return Double(milliseconds) / 1000
     }
 }
 
 extension FaultInjector {
-    /// The time that Redis may take to exit, and a client to vanish.
+    /// The time that Redis may take to exit, and the time that clients may take to vanish.
     private static let timeout = Duration.seconds(30)
     /// The time that Redis may take to load its data file on a busy machine.
     private static let restartTimeout = Duration.seconds(60)
@@ -161,25 +167,26 @@ extension FaultInjector {
         switch action {
         case .kill(let sidecar): try await fleet.sidecars[sidecar].kill()
         case .pause(let sidecar): await fleet.sidecars[sidecar].pause()
-        case .redisRestart(.terminated): try await redis("ends") { await $0.stop() }
-        case .redisRestart(.killed), .redisWipe(.killed): try await redis("is gone") { await $0.kill() }
-        case .redisWipe(.flushed): try await ask(["FLUSHALL"])
+        case .redisRestart(.terminated): try await controlRedis(until: "ends") { await $0.stop() }
+        case .redisRestart(.killed), .redisWipe(.killed): try await controlRedis(until: "is gone") { await $0.kill() }
+        case .redisWipe(.flushed): try await sendToRedis(["FLUSHALL"])
         case .redisPause: await fleet.server.pause()
         case .failover(let loss, let serverIndex):
             try await fleet.sentinels?.losePrimary(loss)
             try await fleet.cluster?.losePrimary(loss, serverIndex: serverIndex)
         case .reshard(let count, let serverIndex):
-            try await fleet.cluster?.reshard(hot(count, from: serverIndex), serverIndex: serverIndex)
-        case .nodeJoin(let count): try await fleet.cluster?.join(taking: hot(count, from: 0))
+            try await fleet.cluster?.reshard(slotsWithLoad(count, startingAt: serverIndex), serverIndex: serverIndex)
+        case .nodeJoin(let count): try await fleet.cluster?.join(taking: slotsWithLoad(count, startingAt: 0))
         case .nodeLeave(let serverIndex): try await fleet.cluster?.leave(serverIndex: serverIndex)
         case .partition(let sidecar, let refuses):
             await fleet.proxies[sidecar].set(.partition(refusesConnections: refuses))
-        case .delay(let sidecar, let fixed, let jitter):
-            let flow = FaultFlow.delayed(fixed: .milliseconds(fixed), jitter: .milliseconds(jitter))
-            await fleet.proxies[sidecar].set(.init(requests: flow, answers: flow))
-        case .trickle(let sidecar, let bytes, let pause):
-            let flow = FaultFlow.throttled(bytes: bytes, every: .milliseconds(pause))
-            await fleet.proxies[sidecar].set(.init(requests: flow, answers: flow))
+        case .delay(let sidecar, let fixedMilliseconds, let jitterMilliseconds):
+            let flow = FaultFlow.delayed(
+                fixed: .milliseconds(fixedMilliseconds), jitter: .milliseconds(jitterMilliseconds))
+            await fleet.proxies[sidecar].set(.init(requests: flow, replies: flow))
+        case .trickle(let sidecar, let bytes, let pauseMilliseconds):
+            let flow = FaultFlow.throttled(bytes: bytes, every: .milliseconds(pauseMilliseconds))
+            await fleet.proxies[sidecar].set(.init(requests: flow, replies: flow))
         case .reset(let sidecar, let manner, _): await fleet.proxies[sidecar].breakConnections(manner)
         case .clock(let seconds): try await fleet.clock?.jump(bySeconds: seconds, of: fleet.redis)
         case .vanish(let clients):
@@ -188,16 +195,16 @@ extension FaultInjector {
         }
     }
 
-    /// Waits until the fault has lasted as long as planned, by the real clock of the processes. Repeats resets in the
-    /// meantime.
+    /// Waits until the fault has lasted for its planned duration, by the real clock of the processes. Repeats resets
+    /// during that time.
     func sustain(_ fault: PlannedFault) async throws {
         let end = ContinuousClock.now + fault.duration
-        if case .reset(let sidecar, let manner, let pause) = fault.action {
+        if case .reset(let sidecar, let manner, let pauseMilliseconds) = fault.action {
             while true {
-                let next = ContinuousClock.now + .milliseconds(pause)
-                guard next < end else { break }
-                // The planned pause between two resets.
-                try await Task.sleep(until: next, clock: .continuous)
+                let nextReset = ContinuousClock.now + .milliseconds(pauseMilliseconds)
+                guard nextReset < end else { break }
+                // The plan determines the pause between two resets.
+                try await Task.sleep(until: nextReset, clock: .continuous)
                 await fleet.proxies[sidecar].breakConnections(manner)
             }
         }
@@ -216,7 +223,7 @@ extension FaultInjector {
         case .redisWipe(.killed): try await restart(keepingData: false)
         case .redisPause:
             await fleet.server.resume()
-            try await ask(["PING"])
+            try await sendToRedis(["PING"])
         case .failover:
             try await fleet.sentinels?.recover()
             try await fleet.cluster?.recover()
@@ -230,8 +237,9 @@ extension FaultInjector {
         }
     }
 
-    /// Returns up to `count` hash slots, starting with those that hold the names of the run.
-    private func hot(_ count: Int, from serverIndex: Int) -> [HashSlot] {
+    /// Returns up to `count` hash slots, starting with those that carry load. The index of the server decides which of
+    /// them comes first.
+    private func slotsWithLoad(_ count: Int, startingAt serverIndex: Int) -> [HashSlot] {
         var slots: [HashSlot] = []
         for number in 0..<count where slots.count < min(count, HashSlot.count) {
             let hotSlot = hotSlots.isEmpty ? nil : hotSlots[(serverIndex * 7 + number) % hotSlots.count]
@@ -247,34 +255,40 @@ extension FaultInjector {
         }
     }
 
-    private func redis(_ expectation: String, _ action: @escaping @Sendable (RedisServer) async -> Void) async throws {
-        try await runToCompletion(within: Self.timeout, "Redis \(expectation)") { [server = fleet.server] in await action(server)
+    /// Performs an action on the Redis server, and waits a limited time until it has ended.
+    /// - Parameter expectation: the expected effect on Redis, for the error message.
+    private func controlRedis(
+        until expectation: String, _ action: @escaping @Sendable (RedisServer) async -> Void
+    ) async throws {
+        try await runToCompletion(within: Self.timeout, "Redis \(expectation)") { [server = fleet.server] in
+            await action(server)
         }
     }
 
     /// Sends a command to Redis directly, not through a proxy.
-    private func ask(_ arguments: [String]) async throws {
+    private func sendToRedis(_ arguments: [String]) async throws {
         _ = try await RedisClient.ask(arguments, at: fleet.redis)
     }
 }
 
 extension FaultInjector.Outcome {
-    /// - Parameter recoveries: the time in milliseconds until every sidecar served again, by fault number.
-    func reports(recoveries: [Int: Int64]) -> [FaultReport] {
+    /// Returns the reports of the faults, with the times of recovery.
+    /// - Parameter recoveryMilliseconds: the time in milliseconds until every sidecar served again, by fault number.
+    func reports(recoveryMilliseconds: [Int: Int64]) -> [FaultReport] {
         faults.map { fault in
             var fault = fault
-            fault.recoveredAfter = recoveries[fault.number].map { Double($0) / 1000 }
+            fault.recoveredAfterSeconds = recoveryMilliseconds[fault.number].map { Double($0) / 1000 }
             return fault
         }
     }
 }
 
 extension CheckReport {
-    /// Returns the report with the failed repairs added.
-    func adding(_ found: [Violation]) -> CheckReport {
+    /// Returns the report with further violations, such as failed repairs.
+    func adding(_ newViolations: [Violation]) -> CheckReport {
         var report = self
-        report.violations += found
-        report.violationCount += found.count
+        report.violations += newViolations
+        report.violationCount += newViolations.count
         return report
     }
 

@@ -1,5 +1,5 @@
-/// The flow of bytes in one direction between a sidecar and Redis. No byte is lost, duplicated or changed while the
-/// connection lasts.
+/// The flow of bytes in one direction between a sidecar and Redis. While the connection lasts, no flow loses,
+/// duplicates or changes a byte.
 package enum FaultFlow: Hashable, Sendable {
     /// Bytes pass immediately.
     case free
@@ -7,6 +7,6 @@ package enum FaultFlow: Hashable, Sendable {
     case delayed(fixed: Duration, jitter: Duration)
     /// Up to `bytes` bytes pass per interval.
     case throttled(bytes: Int, every: Duration)
-    /// No byte passes, and none is read from the source.
+    /// No byte passes, and the proxy reads nothing from the source.
     case blocked
 }

@@ -2,12 +2,12 @@ internal import DequeModule
 internal import InterlockCore
 internal import NIOCore
 
-/// The bytes in transit in one direction of a connection, and when they may pass on.
+/// The bytes in transit in one direction of a connection, with the times at which they may pass.
 struct FaultPipe {
     /// The next action of the stream.
     enum Step: Equatable {
         case forward(ByteBuffer)
-        /// The source has ended, and everything it sent was forwarded.
+        /// The source has ended, and all its bytes were forwarded.
         case end
         case wait(until: NIODeadline)
         /// Wait for more bytes or a change of the flow.
@@ -20,16 +20,17 @@ struct FaultPipe {
         var due: NIODeadline
     }
 
-    /// The limit of buffered bytes, beyond which the source is not read. If the source closes, bytes that the kernel
-    /// has already received still arrive.
-    private static let capacity = 1 << 20
+    /// The number of buffered bytes at which reading from the source stops. The buffer may grow beyond it: if the
+    /// source closes, the bytes that the kernel has already received still arrive.
+    private static let maximumSize = 1 << 20
 
     private var items = Deque<Item>()
+    /// The number of buffered bytes.
     private var size = 0
     private var hasEnded = false
     private var flow: FaultFlow
     private var random: SeededRandom
-    /// The earliest time for the next bytes of a trickle.
+    /// The earliest time for the next bytes of a throttled flow.
     private var nextSliceTime = NIODeadline.uptimeNanoseconds(0)
 
     init(flow: FaultFlow, random: SeededRandom) {
@@ -38,7 +39,7 @@ struct FaultPipe {
     }
 
     /// Whether to read from the source.
-    var wantsMore: Bool { flow != .blocked && size < Self.capacity && !hasEnded }
+    var wantsMore: Bool { flow != .blocked && size < Self.maximumSize && !hasEnded }
 
     mutating func take(_ bytes: ByteBuffer, at now: NIODeadline) {
         guard !hasEnded, bytes.readableBytes > 0 else { return }
@@ -56,6 +57,7 @@ struct FaultPipe {
         self.flow = flow
     }
 
+    /// Returns the next action, and assumes that the caller carries it out.
     mutating func step(at now: NIODeadline) -> Step {
         guard flow != .blocked, let first = items.first else { return .idle }
         switch flow {
@@ -80,24 +82,25 @@ struct FaultPipe {
         return .forward(bytes)
     }
 
-    /// Returns the due time of new bytes, never before that of earlier ones.
+    /// Returns the due time of new bytes, which is never before the due time of earlier bytes.
     private mutating func due(at now: NIODeadline) -> NIODeadline {
         guard case .delayed(let fixed, let jitter) = flow else { return now }
-        let late = now + TimeAmount(fixed + jitter * random.unit())
-        return items.last.map { max($0.due, late) } ?? late
+        let delayed = now + TimeAmount(fixed + jitter * random.unit())
+        return items.last.map { max($0.due, delayed) } ?? delayed
     }
 }
 
-/// One direction of a connection. Executes the steps of its `FaultPipe`. Confined to the event loop of its channels.
+/// One direction of a connection, which carries out the steps of its `FaultPipe`. Confined to the event loop of its
+/// channels.
 final class FaultStream {
     private let source: any Channel
-    /// The destination; `nil` until it is connected.
+    /// The destination; `nil` before `connect(to:)`.
     private var sink: (any Channel)?
     private var pipe: FaultPipe
     private var timer: Scheduled<Void>?
-    /// Whether the stream has ended: the sink has received the end, or is closed. Later bytes are read and discarded.
+    /// Whether the stream has ended, because the sink has received the end or is closed. Later bytes are discarded.
     private(set) var isFinished = false
-    private var hasEnded = false
+    private var hasSourceEnded = false
     /// Called once, when `isFinished` becomes `true`.
     var onFinish: () -> Void = {}
 
@@ -117,9 +120,9 @@ final class FaultStream {
         run()
     }
 
-    /// Call when the source's output has ended.
+    /// Handles the end of the source's output.
     func sourceEnded() {
-        hasEnded = true
+        hasSourceEnded = true
         pipe.end(at: .now())
         run()
     }
@@ -145,10 +148,11 @@ final class FaultStream {
     }
 
     func readIfWanted() {
-        guard source.isActive, !hasEnded, isFinished || pipe.wantsMore else { return }
+        guard source.isActive, !hasSourceEnded, isFinished || pipe.wantsMore else { return }
         source.read()
     }
 
+    /// Forwards all bytes that may pass now, and schedules the rest.
     func run() {
         timer?.cancel()
         timer = nil
@@ -159,8 +163,10 @@ final class FaultStream {
             case .end:
                 closeSink()
                 return
-            case .wait(let due):
-                timer = source.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [weak self] in self?.run() }
+            case .wait(let deadline):
+                timer = source.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [weak self] in
+                    self?.run()
+                }
                 readIfWanted()
                 return
             case .idle:

@@ -5,32 +5,32 @@ internal import NIOPosix
 /// A TCP proxy between one sidecar and Redis, on a fixed port of 127.0.0.1. It delays, throttles or holds back bytes,
 /// and breaks connections. It never duplicates or changes bytes.
 ///
-/// Each connection buffers about 1 MB in either direction, then stops reading from its source. While Redis is down, new
-/// connections are closed immediately. Bytes that a sidecar sent before it closed still reach Redis later, as on a
-/// network that heals.
+/// Each connection buffers about 1 MB in either direction, then stops reading from its source. While Redis is down, the
+/// proxy closes new connections immediately. Bytes that a sidecar sent before it closed a connection still reach Redis
+/// later, as on a network that recovers.
 package final class FaultProxy: Sendable {
     /// How the proxy treats bytes and new connections.
     package struct Mode: Hashable, Sendable {
         /// The flow from the sidecar to Redis.
         package var requests: FaultFlow
         /// The flow from Redis to the sidecar.
-        package var answers: FaultFlow
-        /// Whether new connections are reset immediately. Otherwise they are accepted, and hang while a direction is
-        /// held.
+        package var replies: FaultFlow
+        /// Whether the proxy resets new connections immediately. Otherwise it accepts them, and they hang while a
+        /// direction is blocked.
         package var refusesConnections: Bool
 
-        package init(requests: FaultFlow, answers: FaultFlow, refusesConnections: Bool = false) {
+        package init(requests: FaultFlow, replies: FaultFlow, refusesConnections: Bool = false) {
             self.requests = requests
-            self.answers = answers
+            self.replies = replies
             self.refusesConnections = refusesConnections
         }
 
-        /// Passes all bytes on immediately.
-        package static let free = Mode(requests: .free, answers: .free)
+        /// The mode in which all bytes pass immediately.
+        package static let free = Mode(requests: .free, replies: .free)
 
-        /// Holds all bytes back.
+        /// Returns the mode that lets no byte pass.
         package static func partition(refusesConnections: Bool = false) -> Mode {
-            Mode(requests: .blocked, answers: .blocked, refusesConnections: refusesConnections)
+            Mode(requests: .blocked, replies: .blocked, refusesConnections: refusesConnections)
         }
     }
 
@@ -82,10 +82,11 @@ package final class FaultProxy: Sendable {
         await onLoop { $0.closeAll() }
     }
 
-    private func onLoop(_ work: @escaping @Sendable (FaultRelays) -> Void) async {
+    /// Runs `body` on the event loop, and returns when it has ended.
+    private func onLoop(_ body: @escaping @Sendable (FaultRelays) -> Void) async {
         await withCheckedContinuation { continuation in
             eventLoop.execute {
-                work(self.relays.value)
+                body(self.relays.value)
                 continuation.resume()
             }
         }
@@ -94,12 +95,11 @@ package final class FaultProxy: Sendable {
 
 /// The connections of a `FaultProxy`. Confined to its event loop.
 final class FaultRelays {
-    /// A limit well above the few connections of a sidecar, and the additional ones of a sidecar that keeps
-    /// reconnecting.
+    /// The maximum number of connections, far above what a sidecar needs, even if it reconnects again and again.
     private static let maximumConnections = 1024
     private static let connectTimeout = TimeAmount.seconds(10)
-    /// The receive buffer requested from the kernel, in bytes. The kernel doubles it.
-    private static let receiveBuffer: Int = 1 << 17
+    /// The size of the receive buffer that is requested from the kernel, in bytes. The kernel doubles it.
+    private static let receiveBufferSize: Int = 1 << 17
 
     private let eventLoop: any EventLoop
     private let redisPort: Int
@@ -113,7 +113,8 @@ final class FaultRelays {
         self.random = random
     }
 
-    func accepted(_ sidecar: any Channel) throws {
+    /// Handles a new connection of the sidecar.
+    func connectionAccepted(_ sidecar: any Channel) throws {
         let id = ObjectIdentifier(sidecar)
         let relay = FaultRelay(sidecar: sidecar, mode: mode, random: random.split()) { [weak self] in self?.relays[id] = nil }
         guard !mode.refusesConnections, relays.count < Self.maximumConnections else {
@@ -143,34 +144,34 @@ final class FaultRelays {
 
     private func connect(_ relay: FaultRelay) {
         guard relay.wantsRedis else { return }
-        relay.connectingToRedis()
-        let bound = NIOLoopBound(relay, eventLoop: eventLoop)
+        relay.redisConnectBegan()
+        let boundRelay = NIOLoopBound(relay, eventLoop: eventLoop)
         ClientBootstrap(group: eventLoop)
             .connectTimeout(Self.connectTimeout)
             .channelOption(.autoRead, value: false)
             .channelOption(.allowRemoteHalfClosure, value: true)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelOption(.socketOption(.so_rcvbuf), value: Self.receiveBuffer)
+            .channelOption(.socketOption(.so_rcvbuf), value: Self.receiveBufferSize)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(FaultRelayHandler(bound.value, .redis))
+                    try channel.pipeline.syncOperations.addHandler(FaultRelayHandler(boundRelay.value, .redis))
                 }
             }
             .connect(host: "127.0.0.1", port: redisPort)
             .assumeIsolated()
-            .whenComplete { relay.connected($0) }
+            .whenComplete { relay.redisConnectEnded($0) }
     }
 
-    /// Returns the listener, which sets up each accepted connection.
+    /// Returns the bootstrap of the listener, which passes each new connection to `relays`.
     static func listener(on eventLoop: any EventLoop, _ relays: NIOLoopBound<FaultRelays>) -> ServerBootstrap {
         ServerBootstrap(group: eventLoop)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelOption(.autoRead, value: false)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .childChannelOption(.socketOption(.so_rcvbuf), value: receiveBuffer)
+            .childChannelOption(.socketOption(.so_rcvbuf), value: receiveBufferSize)
             .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture { try relays.value.accepted(channel) }
+                channel.eventLoop.makeCompletedFuture { try relays.value.connectionAccepted(channel) }
             }
     }
 }

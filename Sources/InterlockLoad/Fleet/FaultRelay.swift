@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import Glibc
 internal import NIOCore
 
-/// One connection of a sidecar and the matching one to Redis. Confined to their event loop.
+/// One connection of a sidecar, and the connection to Redis that continues it. Confined to their event loop.
 final class FaultRelay {
     enum End {
         case sidecar, redis
@@ -12,8 +12,8 @@ final class FaultRelay {
     private var redis: (any Channel)?
     /// The stream from the sidecar to Redis.
     private let requests: FaultStream
-    /// The stream from Redis to the sidecar; `nil` until Redis is connected.
-    private var answers: FaultStream?
+    /// The stream from Redis to the sidecar; `nil` before there is a connection to Redis.
+    private var replies: FaultStream?
     private var mode: FaultProxy.Mode
     private var random: SeededRandom
     private var isConnecting = false
@@ -30,17 +30,18 @@ final class FaultRelay {
         requests.onFinish = { [weak self] in self?.closeIfFinished() }
     }
 
-    /// Whether to connect to Redis now. While bytes are held back, the relay does not even connect.
+    /// Whether to connect to Redis now. The relay does not connect while one of its directions is blocked.
     var wantsRedis: Bool {
-        redis == nil && !isConnecting && !isClosed && mode.requests != .blocked && mode.answers != .blocked
+        redis == nil && !isConnecting && !isClosed && mode.requests != .blocked && mode.replies != .blocked
     }
 
-    func connectingToRedis() {
+    /// Records that the attempt to connect to Redis has begun.
+    func redisConnectBegan() {
         isConnecting = true
     }
 
-    /// Call when the attempt to connect to Redis has ended.
-    func connected(_ result: Result<any Channel, any Error>) {
+    /// Handles the result of the attempt to connect to Redis.
+    func redisConnectEnded(_ result: Result<any Channel, any Error>) {
         isConnecting = false
         guard case .success(let channel) = result else { return close() }
         redis = channel
@@ -48,17 +49,17 @@ final class FaultRelay {
             channel.close(promise: nil)
             return close()
         }
-        let answers = FaultStream(from: channel, pipe: FaultPipe(flow: mode.answers, random: random.split()))
-        answers.onFinish = { [weak self] in self?.closeIfFinished() }
-        self.answers = answers
-        answers.connect(to: sidecar)
+        let replies = FaultStream(from: channel, pipe: FaultPipe(flow: mode.replies, random: random.split()))
+        replies.onFinish = { [weak self] in self?.closeIfFinished() }
+        self.replies = replies
+        replies.connect(to: sidecar)
         requests.connect(to: channel)
     }
 
     func change(to mode: FaultProxy.Mode) {
         self.mode = mode
         requests.change(to: mode.requests)
-        answers?.change(to: mode.answers)
+        replies?.change(to: mode.replies)
     }
 
     func received(_ bytes: ByteBuffer, from end: End) {
@@ -69,15 +70,15 @@ final class FaultRelay {
         stream(from: end)?.readIfWanted()
     }
 
-    /// Call after a half-close: `end` sends nothing more, but may still receive.
-    func ended(_ end: End) {
+    /// Handles a half-close: `end` has stopped sending, but may still receive.
+    func inputClosed(at end: End) {
         guard redis != nil || isConnecting else { return close() }
         stream(from: end)?.sourceEnded()
     }
 
-    /// Call when a connection has closed. Bytes that `end` had sent before are still forwarded.
-    func inactive(_ end: End) {
-        ended(end)
+    /// Handles the close of a connection. Still forwards the bytes that `end` sent before.
+    func connectionClosed(at end: End) {
+        inputClosed(at: end)
         stream(toward: end)?.abort()
     }
 
@@ -88,7 +89,7 @@ final class FaultRelay {
     func `break`(_ manner: ConnectionBreak) {
         switch manner {
         case .reset: reset()
-        case .endTowardSidecar: answers?.closeSink()
+        case .endTowardSidecar: replies?.closeSink()
         case .endTowardRedis: requests.closeSink()
         }
     }
@@ -106,27 +107,27 @@ final class FaultRelay {
         guard !isClosed else { return }
         isClosed = true
         requests.abort()
-        answers?.abort()
+        replies?.abort()
         sidecar.close(promise: nil)
         redis?.close(promise: nil)
         onClose()
     }
 
     private func closeIfFinished() {
-        guard requests.isFinished, answers?.isFinished ?? false else { return }
+        guard requests.isFinished, replies?.isFinished ?? false else { return }
         close()
     }
 
     private func stream(from end: End) -> FaultStream? {
         switch end {
         case .sidecar: requests
-        case .redis: answers
+        case .redis: replies
         }
     }
 
     private func stream(toward end: End) -> FaultStream? {
         switch end {
-        case .sidecar: answers
+        case .sidecar: replies
         case .redis: requests
         }
     }
@@ -157,12 +158,12 @@ final class FaultRelayHandler: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case ChannelEvent.inputClosed? = event as? ChannelEvent { relay.ended(end) }
+        if case ChannelEvent.inputClosed? = event as? ChannelEvent { relay.inputClosed(at: end) }
         context.fireUserInboundEventTriggered(event)
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        relay.inactive(end)
+        relay.connectionClosed(at: end)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {

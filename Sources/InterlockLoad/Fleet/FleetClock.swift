@@ -7,14 +7,15 @@ internal import RedisClient
 actor FleetClock {
     nonisolated let environment: [String: String]
     private let clock: FakeClock
-    /// The difference from the true time, in seconds.
-    private var offset = 0
+    /// The difference from the true time.
+    private var offsetSeconds = 0
 
-    /// The time allowed for a jump. libfaketime re-reads its file every second or two.
+    /// The time limit for a jump. libfaketime reads its file again every second or two.
     private static let timeout = Duration.seconds(20)
-    /// The tolerance of the comparison in seconds, in addition to the time between two reads of the true clock.
-    private static let tolerance = 0.1
+    /// The tolerance of the comparison, in addition to the time between the two reads of the true clock.
+    private static let toleranceSeconds = 0.1
 
+    /// Creates a clock without an offset.
     /// - Throws: `FakeClockError` if libfaketime is not installed.
     init(folder: String) async throws {
         clock = try await FakeClock(file: "\(folder)/clock", isUncached: false)
@@ -22,20 +23,22 @@ actor FleetClock {
     }
 
     /// Moves the clock, and waits until Redis shows the new time.
-    /// - Throws: `FleetError` if Redis does not show it in time; the client's error if Redis cannot be reached.
+    /// - Throws: `FleetError` if Redis does not show the new time within the limit; an error of the client if Redis is
+    ///   unreachable.
     func jump(bySeconds seconds: Int, of redis: RedisConfiguration) async throws {
-        offset += seconds
-        try clock.setOffset(seconds: offset)
+        offsetSeconds += seconds
+        try clock.setOffset(seconds: offsetSeconds)
         let client = RedisClient(configuration: redis)
         do {
-            try await attempt {
+            try await withCleanup {
                 try await client.connect()
-                try await eventually(within: Self.timeout, "the clock of Redis is off by \(offset) s") {
-                    let before = Self.trueTime()
-                    let shown = try await Self.time(of: client)
-                    let after = Self.trueTime()
-                    let range = before + Double(offset) - Self.tolerance...after + Double(offset) + Self.tolerance
-                    return range.contains(shown)
+                try await eventually(within: Self.timeout, "the clock of Redis is off by \(offsetSeconds) s") {
+                    let before = Self.trueSeconds()
+                    let redisSeconds = try await Self.seconds(of: client)
+                    let after = Self.trueSeconds()
+                    let earliest = before + Double(offsetSeconds) - Self.toleranceSeconds
+                    let latest = after + Double(offsetSeconds) + Self.toleranceSeconds
+                    return (earliest...latest).contains(redisSeconds)
                 }
             } finally: {
                 await client.close()
@@ -45,13 +48,15 @@ actor FleetClock {
         }
     }
 
-    private static func trueTime() -> Double {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    /// Returns the true Unix time in seconds.
+    private static func trueSeconds() -> Double {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return Double(now.tv_sec) + Double(now.tv_nsec) / 1e9
     }
 
-    private static func time(of client: RedisClient) async throws -> Double {
+    /// Returns the Unix time in seconds by the clock of Redis.
+    private static func seconds(of client: RedisClient) async throws -> Double {
         let reply = try await client.send(AnyCommand(["TIME"]))
         guard let parts = reply.array, parts.count == 2, let seconds = parts[0].integer, let microseconds = parts[1].integer
         else {

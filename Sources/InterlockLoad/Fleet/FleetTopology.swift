@@ -9,8 +9,8 @@ package enum FleetTopology: Hashable, Sendable {
     /// A cluster of this many primaries, each with this many replicas.
     case cluster(primaries: Int, replicas: Int)
 
-    /// The kinds of faults that the topology supports. Sentinels and clusters give sidecars the addresses of the
-    /// servers, so the sidecars bypass the proxies, and the loss of a server means a failover.
+    /// The kinds of faults that the topology supports. Sentinels and clusters report the addresses of the servers, so
+    /// sidecars bypass the proxies, and the loss of a server causes a failover.
     package var faults: [FaultKind] {
         FaultKind.injectable.filter { kind in
             switch (self, kind.requirement) {

@@ -5,22 +5,22 @@ package import InterlockJudge
 internal import InterlockProcesses
 package import RedisClient
 
-/// A real Redis and real sidecars, as child processes on 127.0.0.1 that die with the harness.
+/// A real Redis and real sidecars, as child processes on 127.0.0.1 that do not outlive the harness.
 ///
 /// Use `withFleet`, which always terminates them.
 package final class SpawnedFleet: Sendable {
     /// The addresses of the sidecars, by number. They stay the same across restarts.
     package let endpoints: [SidecarEndpoint]
-    /// The configuration to reach Redis directly, not through a proxy, for measurements and inspection.
+    /// The configuration of a direct connection to Redis, which bypasses the proxies.
     package let redis: RedisConfiguration
     /// The kinds of faults that this machine cannot cause, each with the reason.
     package let unsupported: [FaultKind: String]
 
     /// The Redis server: with Sentinels the initial primary, in a cluster the first server.
     let server: RedisServer
-    /// The Sentinels and their servers; `nil` if the topology has none.
+    /// The Sentinels and their servers; `nil` with another topology.
     let sentinels: SentinelFleet?
-    /// The cluster; `nil` if the topology is not one.
+    /// The cluster; `nil` with another topology.
     let cluster: ClusterFleet?
     let sidecars: [SpawnedSidecar]
     /// The proxies, one per sidecar; empty if no fault needs them.
@@ -48,15 +48,15 @@ package final class SpawnedFleet: Sendable {
         }
     }
 
-    /// Starts a fleet, runs `body` once everything serves, and then terminates every process, even after an error or
+    /// Starts a fleet, runs `body` once all processes serve, and then terminates every process, even after an error or
     /// cancellation.
-    /// - Parameter onFailure: receives the last lines of every process's log if `body` throws.
+    /// - Parameter onFailure: a closure that receives the last lines of every process's log if `body` throws.
     /// - Throws: `FleetError` or `RedisServerError` with the log of a process that failed to start; errors of `body`.
     package static func withFleet<Result>(
         _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (SpawnedFleet) async throws -> Result
     ) async throws -> Result {
         let parts = Parts()
-        return try await attempt {
+        return try await withCleanup {
             let fleet = try await start(settings, parts)
             do {
                 return try await body(fleet)
@@ -65,16 +65,16 @@ package final class SpawnedFleet: Sendable {
                 throw error
             }
         } finally: {
-            await parts.end()
+            await parts.terminate()
         }
     }
 
-    /// The process ID of Redis, or of the current primary; `nil` if it does not run.
+    /// The process ID of Redis, or of the current primary; `nil` if that process is not running.
     package var redisProcessID: Int32? {
         get async { await (try? sentinels?.primary() ?? server)?.processID }
     }
 
-    /// Returns the process ID of a sidecar; `nil` if it does not run.
+    /// Returns the process ID of a sidecar; `nil` if the sidecar is not running.
     package func processID(ofSidecar number: Int) async -> Int32? {
         await sidecars[number].processID
     }
@@ -117,21 +117,21 @@ package final class SpawnedFleet: Sendable {
             await parts.add(server)
             redis = server.configuration
         case .sentinel(let replicas):
-            let started = try await SentinelFleet.start(replicas: replicas, arguments: arguments)
-            await parts.add(started)
-            sentinels = started
-            server = started.servers[0]
-            url = started.url
-            redis = started.configuration
+            let sentinelFleet = try await SentinelFleet.start(replicas: replicas, arguments: arguments)
+            await parts.add(sentinelFleet)
+            sentinels = sentinelFleet
+            server = sentinelFleet.servers[0]
+            url = sentinelFleet.url
+            redis = sentinelFleet.configuration
         case .cluster(let primaries, let replicas):
             // The loss of one server must not affect the keys of the others.
-            let started = try await ClusterFleet.start(
+            let clusterFleet = try await ClusterFleet.start(
                 primaries: primaries, replicas: replicas, arguments: arguments + ["--cluster-require-full-coverage", "no"])
-            await parts.add(started)
-            cluster = started
-            server = await started.members[0].server
-            url = await started.url
-            redis = try RedisConfiguration(url: await started.url)
+            await parts.add(clusterFleet)
+            cluster = clusterFleet
+            server = await clusterFleet.members[0].server
+            url = await clusterFleet.url
+            redis = try RedisConfiguration(url: await clusterFleet.url)
             redis.connectTimeout = .seconds(10)
             redis.commandTimeout = .seconds(10)
         }
@@ -156,7 +156,7 @@ package final class SpawnedFleet: Sendable {
             unsupported: unsupported)
     }
 
-    /// Starts a sidecar. Retries with other ports if another process took one in the meantime.
+    /// Starts a sidecar. If another process has taken one of its ports in the meantime, retries with other ports.
     private static func startSidecar(
         _ number: Int, _ settings: FleetSettings, redisURL: String, folder: String, _ parts: Parts
     ) async throws -> SpawnedSidecar {
@@ -176,7 +176,7 @@ package final class SpawnedFleet: Sendable {
 }
 
 extension SpawnedFleet {
-    /// The started parts of a fleet, which must be terminated even if the start fails halfway.
+    /// The parts of a fleet that were started so far. They must be terminated even if the start fails halfway.
     private actor Parts {
         private var folder: TemporaryFolder?
         private var server: RedisServer?
@@ -193,13 +193,13 @@ extension SpawnedFleet {
         func add(_ proxy: FaultProxy) { proxies.append(proxy) }
 
         /// Terminates all parts in a separate task, so that cancellation of the caller cannot interrupt it.
-        func end() async {
-            await Task { await endAll() }.value
+        func terminate() async {
+            await Task { await terminateAll() }.value
         }
 
-        private func endAll() async {
+        private func terminateAll() async {
             for sidecar in sidecars {
-                // The kernel kills a sidecar that cannot be killed here when the harness exits.
+                // If this fails, the kernel kills the sidecar when the harness exits.
                 try? await sidecar.kill()
             }
             for proxy in proxies { await proxy.close() }
@@ -219,8 +219,8 @@ package struct FleetSettings: Sendable {
     /// The configuration of the sidecars in YAML. The command line sets the listening addresses, Redis and the data
     /// directory.
     package var configuration: String
-    /// The kinds of faults to prepare for. They decide how the fleet is built: it has proxies only if connections may
-    /// break, an append-only file only if Redis may restart, and libfaketime only if the clock may jump.
+    /// The kinds of faults to prepare for. The fleet has proxies only if a fault breaks connections, an append-only
+    /// file only if a fault restarts Redis, and libfaketime only if a fault moves the clock.
     package var faults: Set<FaultKind>
     package var topology: FleetTopology
     /// Additional command-line arguments of Redis.
@@ -240,8 +240,8 @@ package struct FleetSettings: Sendable {
 
     var needsProxies: Bool { requires(.proxies) }
 
-    /// Whether Redis syncs every write to disk before it answers. Without restarts there is no append-only file, so a
-    /// killed Redis loses its data.
+    /// Whether Redis syncs every write to an append-only file before it answers. Otherwise a killed Redis loses its
+    /// data.
     var keepsData: Bool { requires(.durableWrites) }
 
     var movesClock: Bool { requires(.adjustableClock) }

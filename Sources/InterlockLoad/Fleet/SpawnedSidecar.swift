@@ -4,7 +4,7 @@ internal import InterlockCore
 internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
-/// A sidecar that the harness starts: a process that can be killed, stopped, and restarted at the same address.
+/// A sidecar that the harness starts. The harness can kill it, stop it, and restart it at the same address.
 actor SpawnedSidecar {
     nonisolated let number: Int
     nonisolated let respPort: Int
@@ -21,6 +21,7 @@ actor SpawnedSidecar {
         "INTERLOCK_REDIS_URL", "INTERLOCK_RESP", "INTERLOCK_HTTP", "INTERLOCK_UNIX", "INTERLOCK_DATA_DIR",
     ]
 
+    /// Creates a sidecar that is not started yet, and chooses its ports.
     /// - Parameters:
     ///   - program: the path of `interlock`.
     ///   - redisURL: the URL of Redis, or of the proxy in front of it.
@@ -41,54 +42,54 @@ actor SpawnedSidecar {
     /// The last lines of output since the last start.
     var log: String { process?.log ?? "" }
 
-    /// The ID of the process; `nil` if it does not run.
+    /// The ID of the process; `nil` if it is not running.
     var processID: Int32? { process?.processID }
 
-    /// Starts the sidecar, and waits until it serves with its Redis connected.
+    /// Starts the sidecar, and waits until it serves and is connected to its Redis.
     /// - Throws: `FleetError` with the log if the sidecar is not ready within half a minute.
     func start() async throws {
-        let started = try await ServerProcess.start("env", arguments: arguments, logLimit: Self.logLimit)
-        process = started
+        let newProcess = try await ServerProcess.start("env", arguments: arguments, logLimit: Self.logLimit)
+        process = newProcess
         do {
             try await eventually(within: Self.timeout, "sidecar \(number) is ready") {
-                guard started.isRunning else {
-                    throw FleetError("sidecar \(number) exited during startup", log: started.log)
+                guard newProcess.isRunning else {
+                    throw FleetError("sidecar \(number) exited during startup", log: newProcess.log)
                 }
-                return started.log.contains("is ready.")
+                return newProcess.log.contains("is ready.")
             }
         } catch let error as DeadlineExceeded {
-            throw FleetError(error.description, log: started.log)
+            throw FleetError(error.description, log: newProcess.log)
         }
     }
 
     /// Kills the process with SIGKILL, and waits until it has exited.
-    /// - Throws: `FleetError` if it still exists half a minute later.
+    /// - Throws: `FleetError` if the process still exists after half a minute.
     func kill() async throws {
         guard let process else { return }
         process.send(signal: SIGKILL)
         try await runToCompletion(within: Self.timeout, "sidecar \(number) is gone") { await process.waitUntilEnd() }
     }
 
-    /// Stops the process with SIGSTOP. It keeps its connections.
+    /// Stops the process with SIGSTOP. The process keeps its connections.
     func pause() {
         process?.send(signal: SIGSTOP)
     }
 
     /// Waits until the RESP API answers.
-    /// - Throws: `FleetError` with the log if it does not answer within half a minute.
+    /// - Throws: `FleetError` with the log if the API does not answer within half a minute.
     func waitUntilAnswering() async throws {
         var resp = SidecarEndpoint.resp(at: .tcp(host: "127.0.0.1", port: respPort))
         resp.connectTimeout = .seconds(10)
         let client = SidecarClient(resp)
         do {
-            try await attempt {
+            try await withCleanup {
                 try await eventually(within: Self.timeout, "sidecar \(number) answers") {
                     do {
                         // Connecting includes a PING.
                         try await client.connect()
                         return true
                     } catch let error as InterlockError {
-                        // A rejection for lack of an API key is an answer too.
+                        // A rejected login is an answer too.
                         return error.isFromSidecar
                     }
                 }
@@ -106,9 +107,9 @@ actor SpawnedSidecar {
     }
 }
 
-/// Runs `work` in a separate task that is never cancelled, and waits a limited time for it.
+/// Runs `work` in a separate task that is never cancelled, and waits a limited time for the result.
 /// - Parameters:
-///   - limit: the time to wait. After that `work` continues unattended.
+///   - limit: the maximum time to wait. After that, `work` continues, and its result is discarded.
 ///   - expectation: the expected result of `work`, for the error message.
 /// - Throws: `FleetError` if `work` takes longer; the error of `work`; `CancellationError`.
 func runToCompletion<Value: Sendable>(

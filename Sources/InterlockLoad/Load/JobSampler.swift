@@ -1,11 +1,11 @@
 internal import InterlockCore
 internal import InterlockJudge
 
-/// Chooses the next job. The plan and its seed determine the entire sequence.
+/// Draws one job after another. The plan and its seed determine the whole sequence.
 struct JobSampler: Sendable {
     private let plan: LoadPlan
     private let names: NameSampler
-    private let maximumTurnWait: Int64
+    private let maximumTurnWaitMilliseconds: Int64
     /// The kinds of jobs with their cumulative probabilities.
     private let thresholds: [(kind: OperationKind, cumulative: Double)]
     private var random: SeededRandom
@@ -14,7 +14,7 @@ struct JobSampler: Sendable {
         self.plan = plan
         self.random = random
         names = NameSampler(among: plan.names, skew: plan.skew)
-        maximumTurnWait = plan.maximumTurnWait.wholeMilliseconds
+        maximumTurnWaitMilliseconds = plan.maximumTurnWait.wholeMilliseconds
         thresholds = Self.thresholds(of: plan)
     }
 
@@ -27,9 +27,10 @@ struct JobSampler: Sendable {
             case .proxy: [(.proxied, 1)]
             case .mixed:
                 [
-                    (.acquire, plan.weights.lock), (.take, plan.services.takes.isEmpty ? 0 : plan.weights.limit),
-                    (.permit, plan.services.permits.isEmpty ? 0 : plan.weights.permit),
-                    (.proxied, plan.services.proxied.isEmpty ? 0 : plan.weights.proxy),
+                    (.acquire, plan.weights.lock),
+                    (.take, plan.services.takeServiceNumbers.isEmpty ? 0 : plan.weights.limit),
+                    (.permit, plan.services.permitServiceNumbers.isEmpty ? 0 : plan.weights.permit),
+                    (.proxied, plan.services.proxiedServiceNumbers.isEmpty ? 0 : plan.weights.proxy),
                 ]
             }
         let total = weights.reduce(0) { $0 + $1.1 }
@@ -43,8 +44,9 @@ struct JobSampler: Sendable {
     mutating func next() -> LoadJob {
         switch nextKind() {
         case .take: take()
-        case .permit: .call(service: oneOf(plan.services.permits), wait: nextWait())
-        case .proxied: .proxied(service: oneOf(plan.services.proxied))
+        case .permit:
+            .call(service: randomService(plan.services.permitServiceNumbers), waitMilliseconds: nextWaitMilliseconds())
+        case .proxied: .proxied(service: randomService(plan.services.proxiedServiceNumbers))
         case .acquire, .renew, .release, .report: lockCycle()
         }
     }
@@ -62,30 +64,32 @@ struct JobSampler: Sendable {
     }
 
     private mutating func take() -> LoadJob {
-        let service = oneOf(plan.services.takes)
+        let service = randomService(plan.services.takeServiceNumbers)
         let costs = plan.costs
         let cost = costs.lowerBound == costs.upperBound ? costs.lowerBound : Int64.random(in: costs, using: &random)
         let subject = plan.services.subjects.contains(service) ? names.next(using: &random) : nil
-        return .take(service: service, cost: cost, subject: subject, wait: nextWait())
+        return .take(service: service, cost: cost, subject: subject, waitMilliseconds: nextWaitMilliseconds())
     }
 
-    private mutating func nextWait() -> Int64 {
-        plan.waitingFraction > 0 && random.happens(plan.waitingFraction) ? maximumTurnWait : 0
+    /// Draws the time for which a take or permit waits for its turn.
+    private mutating func nextWaitMilliseconds() -> Int64 {
+        plan.waitingFraction > 0 && random.happens(plan.waitingFraction) ? maximumTurnWaitMilliseconds : 0
     }
 
-    private mutating func oneOf(_ services: [Int]) -> Int {
+    private mutating func randomService(_ services: [Int]) -> Int {
         services.count == 1 ? services[0] : services[Int(random.unit() * Double(services.count))]
     }
 }
 
-/// The work of a client from one idle period to the next.
+/// The work that a client does between two idle periods.
 enum LoadJob: Hashable, Sendable {
     /// Acquires, holds and releases a lock.
     case lockCycle(lock: Int, mode: LeaseMode)
-    /// Takes from the limits of a service, waiting up to `wait` ms.
-    case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
-    /// Acquires a permit, makes a call and reports its outcome. The permit waits up to `wait` ms.
-    case call(service: Int, wait: Int64)
+    /// Takes from the limits of a service. Waits for up to `waitMilliseconds`.
+    case take(service: Int, cost: Int64, subject: Int?, waitMilliseconds: Int64)
+    /// Acquires a permit, makes a call and reports its outcome. Waits for the permit for up to `waitMilliseconds`.
+    case call(service: Int, waitMilliseconds: Int64)
+    /// Sends a request through the guarded proxy.
     case proxied(service: Int)
 
     /// The kind of the job's first operation.

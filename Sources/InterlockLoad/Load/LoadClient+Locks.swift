@@ -3,73 +3,77 @@ internal import InterlockCore
 internal import InterlockJudge
 
 extension LoadClient {
+    /// Requests a lock, then holds it.
     func acquire(_ lock: Int, mode: LeaseMode, due: Instant) {
-        let wait = engine.waitMilliseconds
+        let waitMilliseconds = engine.waitMilliseconds
         let call = LockCalls.Acquire(
             name: engine.name(ofLock: lock),
             options: LockOptions(ttl: engine.plan.ttl, wait: engine.plan.wait, mode: mode.lockMode))
-        send(.acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait), call, due: due) {
-            [self] granted, invocation in
+        let operation = Operation.acquire(
+            lock: lock, mode: mode, ttlMilliseconds: engine.ttlMilliseconds, waitMilliseconds: waitMilliseconds)
+        send(operation, call, due: due) { [self] granted, invocation in
             guard let granted else {
-                refused(.held, invocation)
+                recordRefusal(.held, of: invocation)
                 return finishJob()
             }
             let lease = engine.nextLease()
-            let validFor = granted.validity.wholeMilliseconds
-            let now = done(.granted(lease: lease, fence: granted.fence, validFor: validFor), invocation)
+            let validForMilliseconds = granted.validity.wholeMilliseconds
+            let success = OperationSuccess.granted(
+                lease: lease, fence: granted.fence, validForMilliseconds: validForMilliseconds)
+            let now = recordSuccess(success, of: invocation)
             guard !hasVanished else { return finishJob() }
             hold(
-                lock, mode: mode, lease: lease, token: granted.token, fence: granted.fence, validFor: validFor,
-                invokedAt: invocation.at, now: now)
+                lock, mode: mode, lease: lease, token: granted.token, fence: granted.fence,
+                validForMilliseconds: validForMilliseconds, invokedAt: invocation.at, now: now)
         }
-        guard isAwaitingAnswer, wait > 0, engine.random.happens(engine.plan.clientBehavior.vanishWhileWaitingProbability) else {
-            return
-        }
-        let pause = Int64(engine.random.unit() * Double(wait))
-        plan(at: engine.recorder.now().advanced(byMilliseconds: pause)) { [self] in vanish() }
+        guard isAwaitingAnswer, waitMilliseconds > 0,
+            engine.random.happens(engine.plan.clientBehavior.vanishWhileWaitingProbability)
+        else { return }
+        let pauseMilliseconds = Int64(engine.random.unit() * Double(waitMilliseconds))
+        schedule(at: engine.recorder.now().advanced(byMilliseconds: pauseMilliseconds)) { [self] in vanish() }
     }
 
     private func hold(
-        _ lock: Int, mode: LeaseMode, lease: LeaseID, token: String, fence: Int64, validFor: Int64, invokedAt: Instant,
-        now: Instant
+        _ lock: Int, mode: LeaseMode, lease: LeaseID, token: String, fence: Int64, validForMilliseconds: Int64,
+        invokedAt: Instant, now: Instant
     ) {
         let plan = engine.plan
-        let length = engine.random.duration(in: plan.hold).nanosecondsRounded
+        let holdNanoseconds = engine.random.duration(in: plan.hold).nanosecondsRounded
         let end = nextEnd()
-        let believedUntil = invokedAt.advanced(byMilliseconds: validFor)
-        var endsAt = Instant(nanoseconds: now.nanoseconds + length)
+        let believedUntil = invokedAt.advanced(byMilliseconds: validForMilliseconds)
+        var endsAt = Instant(nanoseconds: now.nanoseconds + holdNanoseconds)
         if end == .overstay {
-            // The client overstays long enough for another client to get the lock, if one wants it.
-            let overstay = (0.05 + engine.random.unit() / 2) * Double(engine.ttlMilliseconds)
-            endsAt = max(believedUntil, now).advanced(byMilliseconds: Int64(overstay) + 1)
+            // The client overstays long enough for a waiting client to acquire the lock.
+            let overstayMilliseconds = (0.05 + engine.random.unit() / 2) * Double(engine.ttlMilliseconds)
+            endsAt = max(believedUntil, now).advanced(byMilliseconds: Int64(overstayMilliseconds) + 1)
         }
         var held = HeldLock(
             lock: lock, mode: mode, lease: lease, token: token, fence: fence, grantedAt: now, end: end, endsAt: endsAt,
             believedUntil: believedUntil)
-        // Shared holders have several valid fences, so a resource cannot reject the older ones.
-        if mode == .exclusive { held.writesAt = Instant(nanoseconds: now.nanoseconds + length / 2) }
-        held.scheduleRenewal(validFor: validFor, now: now)
+        // The holders of a shared lock have different valid fences, so a resource cannot reject a lower one.
+        if mode == .exclusive { held.writesAt = Instant(nanoseconds: now.nanoseconds + holdNanoseconds / 2) }
+        held.scheduleRenewal(validForMilliseconds: validForMilliseconds, now: now)
         if held.renewsAt == nil, end == .release, engine.random.happens(plan.clientBehavior.renewProbability) {
-            held.renewsAt = Instant(nanoseconds: now.nanoseconds + length / 2)
+            held.renewsAt = Instant(nanoseconds: now.nanoseconds + holdNanoseconds / 2)
         }
-        // The wait outlasted the validity of the lease, so the client must renew before it may rely on it.
+        // The wait lasted longer than the lease is valid, so the client must renew the lease before it relies on it.
         if believedUntil <= now { held.renewsAt = now }
         self.held = held
         proceed(now: now)
     }
 
     private func nextEnd() -> HeldLock.End {
-        let clientBehavior = engine.plan.clientBehavior
-        // One draw decides the end. A well-behaved client draws no number.
-        guard
-            clientBehavior.forgetProbability + clientBehavior.overstayProbability + clientBehavior.vanishWhileHoldingProbability
-                > 0
-        else { return .release }
+        let behavior = engine.plan.clientBehavior
+        // The cumulative probabilities of the unusual ends. One draw decides among them; well-behaved clients draw
+        // nothing.
+        let forget = behavior.forgetProbability
+        let overstay = forget + behavior.overstayProbability
+        let vanish = overstay + behavior.vanishWhileHoldingProbability
+        guard vanish > 0 else { return .release }
         let point = engine.random.unit()
-        if point < clientBehavior.forgetProbability { return .forget }
-        if point < clientBehavior.forgetProbability + clientBehavior.overstayProbability { return .overstay }
-        return point < clientBehavior.forgetProbability + clientBehavior.overstayProbability
-            + clientBehavior.vanishWhileHoldingProbability ? .vanish : .release
+        if point < forget { return .forget }
+        if point < overstay { return .overstay }
+        return point < vanish ? .vanish : .release
     }
 
     /// Executes the steps that are due, and schedules the next.
@@ -78,7 +82,7 @@ extension LoadClient {
         while let held {
             let (step, at) = held.next
             guard at <= now else {
-                return plan(at: at) { [self] in proceed(now: engine.recorder.now()) }
+                return schedule(at: at) { [self] in proceed(now: engine.recorder.now()) }
             }
             switch step {
             case .write:
@@ -116,7 +120,7 @@ extension LoadClient {
         }
     }
 
-    /// Behaves like a program that was suspended: it tries to continue with its old lease.
+    /// Behaves like a program that was suspended and then tries to continue with its old lease.
     private func resumeAfterOverstay(_ held: HeldLock, due: Instant, now: Instant) {
         self.held?.end = .release
         self.held?.endsAt = now
@@ -126,14 +130,15 @@ extension LoadClient {
 
     private func renew(_ held: HeldLock, due: Instant) {
         let call = LockCalls.Renew(name: engine.name(ofLock: held.lock), token: held.token, ttl: engine.plan.ttl)
-        send(.renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds), call, due: due) {
+        send(.renew(lock: held.lock, lease: held.lease, ttlMilliseconds: engine.ttlMilliseconds), call, due: due) {
             [self] validity, invocation in
-            guard let validFor = validity?.wholeMilliseconds else {
-                lost(now: refused(.lost, invocation))
+            guard let validForMilliseconds = validity?.wholeMilliseconds else {
+                leaseLost(now: recordRefusal(.lost, of: invocation))
                 return finishJob()
             }
-            let now = done(.renewed(validFor: validFor), invocation)
-            hasVanished ? finishJob() : renewed(validFor: validFor, invokedAt: invocation.at, now: now)
+            let now = recordSuccess(.renewed(validForMilliseconds: validForMilliseconds), of: invocation)
+            guard !hasVanished else { return finishJob() }
+            leaseRenewed(validForMilliseconds: validForMilliseconds, invokedAt: invocation.at, now: now)
         }
     }
 
@@ -142,30 +147,30 @@ extension LoadClient {
         self.held = nil
         let call = LockCalls.Release(name: engine.name(ofLock: held.lock), token: held.token)
         send(.release(lock: held.lock, lease: held.lease), call, due: due) { [self] wasHeld, invocation in
-            if wasHeld { done(.released, invocation) } else { refused(.lost, invocation) }
+            if wasHeld { recordSuccess(.released, of: invocation) } else { recordRefusal(.lost, of: invocation) }
             finishJob()
         }
     }
 
-    private func renewed(validFor: Int64, invokedAt: Instant, now: Instant) {
-        held?.believedUntil = invokedAt.advanced(byMilliseconds: validFor)
-        held?.scheduleRenewal(validFor: validFor, now: now)
+    private func leaseRenewed(validForMilliseconds: Int64, invokedAt: Instant, now: Instant) {
+        held?.believedUntil = invokedAt.advanced(byMilliseconds: validForMilliseconds)
+        held?.scheduleRenewal(validForMilliseconds: validForMilliseconds, now: now)
         proceed(now: now)
     }
 
     /// Records that the client no longer relies on the lease.
-    private func lost(now: Instant) {
+    private func leaseLost(now: Instant) {
         guard let held else { return }
         recordOwnership(held, at: min(now, held.believedUntil))
     }
 
-    /// Call when the outcome of a renewal is unknown. The lease stays valid until `believedUntil`.
+    /// Handles a renewal that failed or got no answer. The lease stays valid until `believedUntil`.
     func renewalFailed(now: Instant) {
         guard var held else { return finishJob() }
         guard now < held.believedUntil else { return release(held, due: now, now: now) }
         if held.endsAt >= held.believedUntil {
-            let left = (held.believedUntil.nanoseconds - now.nanoseconds) / 3
-            held.renewsAt = Instant(nanoseconds: now.nanoseconds + max(1_000_000, left))
+            let pauseNanoseconds = (held.believedUntil.nanoseconds - now.nanoseconds) / 3
+            held.renewsAt = Instant(nanoseconds: now.nanoseconds + max(1_000_000, pauseNanoseconds))
         }
         self.held = held
         proceed(now: now)
@@ -178,14 +183,14 @@ extension LoadClient {
     }
 }
 
-/// A lease as its client knows it, and the client's plan for it.
+/// A lease as its holder knows it, with the steps that the holder plans.
 struct HeldLock: Sendable {
     /// How the client gives up the lease.
     enum End: Hashable, Sendable {
         case release
-        /// The client never releases the lease, which expires.
+        /// The client does nothing, and the lease expires.
         case forget
-        /// The client continues after the lease has expired, writes, and tries to renew.
+        /// The client writes after the lease has expired, and then tries to renew the lease.
         case overstay
         /// The client closes the connection.
         case vanish
@@ -206,9 +211,8 @@ struct HeldLock: Sendable {
     let grantedAt: Instant
     var end: End
     var endsAt: Instant
-    /// The end of the period in which the client considers itself the holder. The validity counts from the request,
-    /// which is safe even if the answer is delayed: the lease cannot have begun before the request was sent. Counting
-    /// from the answer is safe only if nothing stalls between the sidecar and the client.
+    /// The time until which the client considers itself the holder. The validity counts from the request. That is safe
+    /// even if the answer is delayed, because the lease cannot have begun before the client sent the request.
     var believedUntil: Instant
     var writesAt: Instant?
     var renewsAt: Instant?
@@ -222,23 +226,24 @@ struct HeldLock: Sendable {
     }
 
     /// Schedules a renewal at a third of the validity if the lease would expire before `endsAt`.
-    mutating func scheduleRenewal(validFor: Int64, now: Instant) {
+    /// - Parameter validForMilliseconds: the validity of the lease.
+    mutating func scheduleRenewal(validForMilliseconds: Int64, now: Instant) {
         renewsAt = nil
         guard end != .overstay, endsAt >= believedUntil else { return }
-        renewsAt = now.advanced(byMilliseconds: max(1, validFor / 3))
+        renewsAt = now.advanced(byMilliseconds: max(1, validForMilliseconds / 3))
     }
 }
 
-/// Resources guarded by locks. Each accepts a write unless it has accepted a higher fence before.
+/// The resources that locks guard. Each accepts a write unless it has accepted a higher fence before.
 package struct GuardedResource: Hashable, Sendable {
-    private var highest: [Int: Int64] = [:]
+    private var highestFences: [Int: Int64] = [:]
 
     package init() {}
 
-    /// Attempts a write under a lock with the writer's fence. Returns whether it was accepted.
+    /// Attempts a write with the fence of the writer's lease. Returns whether the resource accepts the write.
     package mutating func write(lock: Int, fence: Int64) -> Bool {
-        guard fence >= highest[lock] ?? .min else { return false }
-        highest[lock] = fence
+        guard fence >= highestFences[lock] ?? .min else { return false }
+        highestFences[lock] = fence
         return true
     }
 }

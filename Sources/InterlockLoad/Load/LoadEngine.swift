@@ -5,13 +5,13 @@ internal import InterlockCore
 internal import Logging
 internal import NIOCore
 
-/// The engine of a run: hands due jobs to clients and records their outcomes. Confined to its event loop, like its
-/// clients and measures.
+/// The engine of a run, which hands due jobs to clients and records their outcomes. Confined to its event loop, like
+/// its clients and measures.
 final class LoadEngine {
     enum Phase {
         case connecting
         case running
-        /// No new operations begin, and active ones are completed.
+        /// No new job begins, and active jobs continue until they end.
         case draining
         case over
     }
@@ -32,28 +32,29 @@ final class LoadEngine {
     private(set) var phase = Phase.connecting
     private(set) var clients: [LoadClient] = []
     let watches: [SidecarWatch]
-    private var processes = ProcessMeter()
-    private var redisCommands = RedisCommandMeter()
+    private var processMeter = ProcessMeter()
+    private var redisCommandMeter = RedisCommandMeter()
 
-    private var choice: JobSampler
-    private var schedule: ArrivalSchedule?
+    private var jobSampler: JobSampler
+    private var arrivalSchedule: ArrivalSchedule?
     private var start: Instant
     private var end: Instant
     private var nextDue = Instant.distantFuture
-    private var idle = Deque<LoadClient>()
+    private var idleClients = Deque<LoadClient>()
     private var backlog = Deque<DueJob>()
-    private var busy = 0
-    private var leases: LeaseID = 0
-    private var permits: PermitNumber = 0
-    private var arrival: Scheduled<Void>?
-    private var whenIdle: (() -> Void)?
-    /// Called while `connecting`, when a client has connected or an attempt failed.
+    private var busyClientCount = 0
+    private var lastLease: LeaseID = 0
+    private var lastPermit: PermitNumber = 0
+    private var arrivalTimer: Scheduled<Void>?
+    private var onDrained: (() -> Void)?
+    /// Called during the phase `connecting`, when a client has connected or an attempt has failed.
     var onConnection: ((LoadClient, InterlockError?) -> Void)?
 
-    /// The minimum pause between two ticks. At high rates, operations that fall due within it begin together.
+    /// The minimum pause between two ticks. At high rates, operations that are due during a pause begin together.
     private static let minimumTick = TimeAmount.microseconds(50)
 
-    /// - Throws: `LoadError` if the plan cannot be executed.
+    /// Creates the engine and its clients, without connecting them.
+    /// - Throws: `LoadError` if the plan cannot run.
     init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws(LoadError) {
         try plan.validate()
         self.plan = plan
@@ -63,8 +64,10 @@ final class LoadEngine {
         ttlMilliseconds = plan.ttl.wholeMilliseconds
         waitMilliseconds = plan.wait.wholeMilliseconds
         var random = SeededRandom(seed: plan.seed)
-        choice = JobSampler(plan: plan, random: random.split())
-        if case .openLoop(let rate) = plan.pacing { schedule = ArrivalSchedule(rate: rate, random: random.split()) }
+        jobSampler = JobSampler(plan: plan, random: random.split())
+        if case .openLoop(let rate) = plan.pacing {
+            arrivalSchedule = ArrivalSchedule(rate: rate, random: random.split())
+        }
         self.random = random.split()
         start = recorder.now()
         end = start
@@ -80,39 +83,41 @@ final class LoadEngine {
 
     // MARK: Life cycle
 
+    /// Prepares requests through the proxy if the plan needs them.
     /// - Throws: `LoadError` if TLS cannot be set up.
     func openProxy() throws(LoadError) {
         guard plan.usesProxy else { return }
         proxy = try ProxyCaller(plan: plan, eventLoop: eventLoop)
     }
 
+    /// Begins the run: jobs become due from now on.
     func begin() {
         phase = .running
         start = recorder.now()
         end = Instant(nanoseconds: start.nanoseconds + plan.duration.nanosecondsRounded)
         measures = RunMeasures(start: start, services: plan.services)
-        if let first = schedule?.next() { nextDue = instant(first) }
+        if let offset = arrivalSchedule?.next() { nextDue = instant(atNanoseconds: offset) }
         for client in clients { offerJob(to: client) }
-        arrive()
+        beginDueJobs()
     }
 
-    /// Stops starting operations. Calls `completion` once no operation is active.
+    /// Begins no further job. Calls `completion` once no job is active.
     func drain(completion: @escaping () -> Void) {
         guard phase == .running else { return completion() }
         phase = .draining
-        arrival?.cancel()
-        for waiting in backlog { measures.unsent(waiting.job.kind) }
+        arrivalTimer?.cancel()
+        for dueJob in backlog { measures.operationDropped(dueJob.job.kind) }
         backlog = []
-        guard busy > 0 else { return completion() }
-        whenIdle = completion
+        guard busyClientCount > 0 else { return completion() }
+        onDrained = completion
     }
 
-    /// The maximum time for which operations may continue after the last one has begun.
+    /// The maximum time for which jobs may continue after the last one has begun.
     var maximumDrainTime: Duration {
         plan.wait + plan.hold.upperBound + plan.ttl + plan.ttl + plan.patience + plan.patience
     }
 
-    /// Closes all connections. Active operations end as unknown.
+    /// Closes all connections. The outcomes of active operations are then unknown.
     func close() -> EventLoopFuture<Void> {
         phase = .over
         var closing = clients.map { $0.close() }
@@ -121,113 +126,120 @@ final class LoadEngine {
         return EventLoopFuture.andAllComplete(closing, on: eventLoop)
     }
 
+    /// Releases the clients, which refer to this engine.
     func forgetClients() {
-        idle = []
+        idleClients = []
         clients = []
     }
 
     // MARK: Measuring
 
     /// Measures this process under `name` from now on.
-    func follow(_ name: String, process: Int32) {
-        processes.follow(name, process: process)
-        processes.sample(at: recorder.now())
+    func follow(_ name: String, processID: Int32) {
+        processMeter.follow(name, processID: processID)
+        processMeter.sample(at: recorder.now())
     }
 
-    /// Samples the processes and asks every sidecar for its count of Redis commands. Calls `completion` once all have
-    /// answered, or after a second.
-    func count(completion: @escaping () -> Void) {
-        var left = watches.count
+    /// Samples the processes, and asks every sidecar for its count of Redis commands. Calls `completion` once all
+    /// sidecars have answered, or after a second.
+    func sampleProcesses(completion: @escaping () -> Void) {
+        var remainingWatches = watches.count
         for watch in watches {
-            watch.count(timeout: .seconds(1)) { [self] counts in
-                if let counts { record(counts, by: watch.sidecar) }
-                left -= 1
-                guard left == 0 else { return }
-                processes.sample(at: recorder.now())
+            watch.fetchStatus(timeout: .seconds(1)) { [self] status in
+                if let status { record(status, of: watch.sidecar) }
+                remainingWatches -= 1
+                guard remainingWatches == 0 else { return }
+                processMeter.sample(at: recorder.now())
                 completion()
             }
         }
     }
 
-    private func record(_ counts: SidecarWatch.Counts, by sidecar: Int) {
-        redisCommands.recordCount(counts.redisCommands, sidecar: sidecar, process: counts.process)
-        // The process ID of a sidecar on another machine or in another container may denote a different local process,
-        // or none.
-        guard ProcessMeter.programName(of: counts.process) == "interlock" else { return }
-        processes.follow("sidecar \(sidecar)", process: counts.process)
+    private func record(_ status: SidecarWatch.Status, of sidecar: Int) {
+        redisCommandMeter.recordCount(status.redisCommandCount, sidecar: sidecar, processID: status.processID)
+        // For a sidecar on another machine or in another container, the process ID may denote a different local
+        // process.
+        guard ProcessMeter.programName(of: status.processID) == "interlock" else { return }
+        processMeter.follow("sidecar \(sidecar)", processID: status.processID)
     }
 
     var progress: LoadProgress {
         measures.progress(at: recorder.now(), waiting: backlog.count, recorder: recorder)
     }
 
-    func outcome(startedAt: Int64, end: Instant) -> LoadOutcome {
-        measures.outcome(startedAt: startedAt, end: end, redisCommands: redisCommands.commands, processes: processes.reports)
+    func outcome(startedAtMilliseconds: Int64, end: Instant) -> LoadOutcome {
+        measures.outcome(
+            startedAtMilliseconds: startedAtMilliseconds, end: end, redisCommands: redisCommandMeter.commands,
+            processes: processMeter.reports)
     }
 
     // MARK: Jobs
 
-    private func instant(_ offset: Int64) -> Instant {
+    /// Returns the instant at an offset from the start of the run.
+    private func instant(atNanoseconds offset: Int64) -> Instant {
         let (sum, isOverflow) = start.nanoseconds.addingReportingOverflow(offset)
         return isOverflow ? .distantFuture : Instant(nanoseconds: sum)
     }
 
-    /// Begins all due operations and schedules the next tick.
-    private func arrive() {
-        guard phase == .running, schedule != nil else { return }
+    /// Begins all due jobs and schedules the next tick.
+    private func beginDueJobs() {
+        guard phase == .running, arrivalSchedule != nil else { return }
         let now = recorder.now()
-        while nextDue <= now, nextDue < end, let next = schedule?.next() {
-            let job = choice.next()
-            measures.offered(job.kind, at: now)
+        while nextDue <= now, nextDue < end, let nextOffset = arrivalSchedule?.next() {
+            let job = jobSampler.next()
+            measures.operationDue(job.kind, at: now)
             dispatch(DueJob(job: job, due: nextDue))
-            nextDue = instant(next)
+            nextDue = instant(atNanoseconds: nextOffset)
         }
         guard nextDue < end else { return }
         let pause = TimeAmount.nanoseconds(nextDue.nanoseconds - recorder.now().nanoseconds)
-        arrival = eventLoop.assumeIsolated().scheduleTask(in: max(pause, Self.minimumTick)) { [unowned self] in arrive() }
-    }
-
-    private func dispatch(_ job: DueJob) {
-        while let client = idle.popFirst() {
-            client.isListed = false
-            guard client.isReady else { continue }
-            return begin(job, by: client)
+        arrivalTimer = eventLoop.assumeIsolated().scheduleTask(in: max(pause, Self.minimumTick)) { [unowned self] in
+            beginDueJobs()
         }
-        guard backlog.count < LoadPlan.maximumBacklog else { return measures.unsent(job.job.kind) }
-        backlog.append(job)
     }
 
-    private func begin(_ job: DueJob, by client: LoadClient) {
-        busy += 1
-        client.begin(job.job, due: job.due)
+    /// Hands a job to an idle client, or puts the job into the backlog.
+    private func dispatch(_ dueJob: DueJob) {
+        while let client = idleClients.popFirst() {
+            client.isListedAsIdle = false
+            guard client.isReady else { continue }
+            return begin(dueJob, by: client)
+        }
+        guard backlog.count < LoadPlan.maximumBacklog else { return measures.operationDropped(dueJob.job.kind) }
+        backlog.append(dueJob)
     }
 
-    /// Call when a client's job has ended.
-    func ended(by client: LoadClient) {
-        busy -= 1
-        if busy == 0, let whenIdle {
-            self.whenIdle = nil
-            return whenIdle()
+    private func begin(_ dueJob: DueJob, by client: LoadClient) {
+        busyClientCount += 1
+        client.begin(dueJob.job, due: dueJob.due)
+    }
+
+    /// Handles the end of a client's job.
+    func jobEnded(by client: LoadClient) {
+        busyClientCount -= 1
+        if busyClientCount == 0, let onDrained {
+            self.onDrained = nil
+            return onDrained()
         }
         offerJob(to: client)
     }
 
-    /// Gives a client a job, or lists it as idle, if it is ready.
+    /// Hands a job to a client that is ready, or adds the client to the idle clients if no job is due.
     private func offerJob(to client: LoadClient) {
         guard phase == .running, client.isReady else { return }
-        if let waiting = backlog.popFirst() { return begin(waiting, by: client) }
-        guard schedule == nil else {
-            // The longest idle client is first, so all sidecars are used in rotation.
-            if !client.isListed {
-                client.isListed = true
-                idle.append(client)
+        if let dueJob = backlog.popFirst() { return begin(dueJob, by: client) }
+        guard arrivalSchedule == nil else {
+            // The client that has been idle longest is the first, so that the load rotates over all sidecars.
+            if !client.isListedAsIdle {
+                client.isListedAsIdle = true
+                idleClients.append(client)
             }
             return
         }
         let now = recorder.now()
         guard now < end else { return }
-        let job = choice.next()
-        measures.offered(job.kind, at: now)
+        let job = jobSampler.next()
+        measures.operationDue(job.kind, at: now)
         begin(DueJob(job: job, due: now), by: client)
     }
 
@@ -242,34 +254,38 @@ final class LoadEngine {
         onConnection?(client, error)
     }
 
+    /// Records that a client sends an operation.
     /// - Returns: the time of the event.
     @discardableResult
-    func invoked(_ operation: Operation, by client: LoadClient) -> Instant {
+    func operationInvoked(_ operation: Operation, by client: LoadClient) -> Instant {
         let now = recorder.record(.invoked(client: client.number, sidecar: client.sidecar, operation))
         switch operation.kind {
-        // Follow-up operations are not scheduled, so they count as offered when they are sent.
-        case .renew, .release, .report: measures.offered(operation.kind, at: now)
+        // Follow-up operations have no schedule, so they count as offered when they are sent.
+        case .renew, .release, .report: measures.operationDue(operation.kind, at: now)
         case .acquire, .take, .permit, .proxied: break
         }
         return now
     }
 
+    /// Records that an operation of a client has ended.
     /// - Returns: the time of the event.
     @discardableResult
-    func ended(_ operation: Operation, _ ending: OperationEnding, due: Instant, by client: LoadClient) -> Instant {
+    func operationEnded(
+        _ operation: Operation, _ ending: OperationEnding, due: Instant, by client: LoadClient
+    ) -> Instant {
         let now = recorder.record(.ended(client: client.number, ending))
-        measures.ended(operation.kind, ending, due: due, at: now)
+        measures.operationEnded(operation.kind, ending, due: due, at: now)
         return now
     }
 
     func nextLease() -> LeaseID {
-        leases += 1
-        return leases
+        lastLease += 1
+        return lastLease
     }
 
     func nextPermit() -> PermitNumber {
-        permits += 1
-        return permits
+        lastPermit += 1
+        return lastPermit
     }
 
     // MARK: Queries from clients
@@ -280,9 +296,10 @@ final class LoadEngine {
 
     func name(ofService service: Int) -> String { plan.services.rules[service].name }
 
-    /// Returns whether a call to the service fails now.
+    /// Draws whether a call to the service fails now.
     func callFails(_ service: Int) -> Bool {
         guard let phases = plan.failurePhases[service] else { return false }
-        return phases.isBad(atNanoseconds: recorder.now().nanoseconds - start.nanoseconds) && random.happens(phases.failures)
+        let nanoseconds = recorder.now().nanoseconds - start.nanoseconds
+        return phases.isBad(atNanoseconds: nanoseconds) && random.happens(phases.failureFraction)
     }
 }

@@ -5,18 +5,19 @@ internal import InterlockClient
 internal import Interlock
 package import NIOCore
 
-/// A run of load against sidecars. Lives on one event loop with its connections, its measures and the checkers of its
-/// history, so an operation never switches threads.
+/// A run of load against sidecars. The run, its connections, its measures and the checkers of its history share one
+/// event loop, so an operation never switches threads.
 package actor LoadRun {
     private nonisolated let eventLoop: any EventLoop
     private let engine: LoadEngine
     private var connectContinuation: CheckedContinuation<Void, any Error>?
-    /// The number of clients that began to connect.
-    private var connecting = 0
+    /// The number of clients that have begun to connect.
+    private var startedClientCount = 0
+    /// The numbers of the clients that have connected.
     private var connectedClients = Set<Int>()
     private var watchContinuation: CheckedContinuation<Void, Never>?
     private var tickTimer: Scheduled<Void>?
-    private var drainTimeout: Scheduled<Void>?
+    private var drainTimer: Scheduled<Void>?
     private var drainContinuation: CheckedContinuation<Void, Never>?
     private var isStopped = false
 
@@ -24,38 +25,40 @@ package actor LoadRun {
 
     /// The maximum number of concurrent connection attempts.
     private static let maximumConcurrentAttempts = 64
-    /// The file descriptors beyond those of the clients: for the watches of the sidecars and the process itself.
+    /// The number of file descriptors for purposes other than clients, such as the watches of the sidecars.
     private static let reservedDescriptors = 128
-    /// The time allowed for the first connection.
+    /// The time limit for the first connection.
     private static let firstConnectionTimeout = Duration.seconds(3)
-    /// The time to wait for the subscriptions at the sidecars.
+    /// The maximum time to wait for the watches of the sidecars.
     private static let watchTimeout = TimeAmount.seconds(2)
 
+    /// Creates a run that has not begun.
     /// - Parameters:
+    ///   - plan: the plan of the run.
     ///   - eventLoop: the event loop of the run, preferably a dedicated one.
     ///   - recorder: a recorder on the same event loop.
-    /// - Throws: `LoadError` if the plan cannot be executed.
+    /// - Throws: `LoadError` if the plan cannot run.
     package init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws {
         self.eventLoop = eventLoop
         engine = try LoadEngine(plan: plan, eventLoop: eventLoop, recorder: recorder)
     }
 
-    /// Connects, drives the sidecars for the duration of the plan, and waits for active operations to end. Call it
-    /// once. Cancellation ends the run early; the outcome then covers the run up to that point.
+    /// Connects, drives the sidecars for the duration of the plan, and waits for active operations to end. A run can be
+    /// started only once. Cancellation ends the run early, and the outcome then covers the run up to that time.
     /// - Parameters:
-    ///   - progress: called once a second on the event loop.
-    ///   - begun: called on the event loop once all connections are up, when the run begins.
+    ///   - progress: a closure that receives the state of the run once a second, on the event loop.
+    ///   - onBegin: a closure that is called on the event loop when all connections are up and the run begins.
     /// - Throws: `LoadError` if the sidecars cannot be reached or the process cannot open enough connections.
     package func run(
-        progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }, begun: @Sendable () -> Void = {}
+        progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }, onBegin: @Sendable () -> Void = {}
     ) async throws -> LoadOutcome {
-        precondition(engine.phase == .connecting && connecting == 0, "a load run can only be started once")
+        precondition(engine.phase == .connecting && startedClientCount == 0, "a load run can only be started once")
         return try await withTaskCancellationHandler {
-            try await attempt {
+            try await withCleanup {
                 try FileDescriptors.provide(for: engine.plan.clients + Self.reservedDescriptors)
                 try engine.openProxy()
                 try await connect()
-                return await drive(begun, progress)
+                return await drive(onBegin, progress)
             } finally: {
                 await close()
             }
@@ -64,31 +67,31 @@ package actor LoadRun {
         }
     }
 
-    /// Ends the run early. No further operation begins.
+    /// Ends the run early. No further job begins.
     package func stop() {
         isStopped = true
-        connected(.failure(CancellationError()))
+        finishConnecting(with: .failure(CancellationError()))
         drain()
     }
 
     /// Makes up to `count` busy clients vanish: closes their connections as if their processes had died.
     /// - Returns: the number of clients that vanished.
     package func vanish(count: Int) -> Int {
-        var vanished = 0
-        // Starting at a random client avoids choosing the same clients every time.
+        var vanishedCount = 0
+        // The search starts at a random client, so that other clients vanish each time.
         let clients = engine.clients
         guard !clients.isEmpty else { return 0 }
-        let first = Int(engine.random.unit() * Double(clients.count))
-        for offset in clients.indices where vanished < count {
-            if clients[(first + offset) % clients.count].vanish() { vanished += 1 }
+        let firstIndex = Int(engine.random.unit() * Double(clients.count))
+        for offset in clients.indices where vanishedCount < count {
+            if clients[(firstIndex + offset) % clients.count].vanish() { vanishedCount += 1 }
         }
-        return vanished
+        return vanishedCount
     }
 
-    /// Measures this process under `name` from now on, such as `redis` after a restart. Sidecars are followed
+    /// Measures this process under `name` from now on, such as `redis` after a restart. Sidecars are measured
     /// automatically.
-    package func follow(_ name: String, process: Int32) {
-        engine.follow(name, process: process)
+    package func follow(_ name: String, processID: Int32) {
+        engine.follow(name, processID: processID)
     }
 
     // MARK: Connecting
@@ -97,54 +100,56 @@ package actor LoadRun {
         let plan = engine.plan
         for watch in engine.watches { watch.start() }
         guard plan.usesRESP else { return }
-        let allowed = Duration.seconds(10) + .milliseconds(10 * plan.clients)
-        let first = after(TimeAmount(Self.firstConnectionTimeout)) { [self] in
+        let timeLimit = Duration.seconds(10) + .milliseconds(10 * plan.clients)
+        let firstConnectionTimer = after(TimeAmount(Self.firstConnectionTimeout)) { [self] in
             if connectedClients.isEmpty { connectTimedOut(after: Self.firstConnectionTimeout) }
         }
-        let timeout = after(TimeAmount(allowed)) { [self] in connectTimedOut(after: allowed) }
+        let connectTimer = after(TimeAmount(timeLimit)) { [self] in connectTimedOut(after: timeLimit) }
         engine.onConnection = { [self] client, error in
             if let error { clientFailed(client, error) } else { clientConnected(client) }
         }
         defer {
-            first.cancel()
-            timeout.cancel()
+            firstConnectionTimer.cancel()
+            connectTimer.cancel()
             engine.onConnection = nil
         }
         try await withCheckedThrowingContinuation { continuation in
             connectContinuation = continuation
-            while connecting < min(Self.maximumConcurrentAttempts, plan.clients) { connectNext() }
+            while startedClientCount < min(Self.maximumConcurrentAttempts, plan.clients) { connectNext() }
         }
     }
 
     private func connectNext() {
-        guard connecting < engine.clients.count else { return }
-        connecting += 1
-        engine.clients[connecting - 1].connect()
+        guard startedClientCount < engine.clients.count else { return }
+        startedClientCount += 1
+        engine.clients[startedClientCount - 1].connect()
     }
 
     private func clientConnected(_ client: LoadClient) {
         guard connectedClients.insert(client.number).inserted else { return }
         connectNext()
-        if connectedClients.count == engine.clients.count { connected(.success(())) }
+        if connectedClients.count == engine.clients.count { finishConnecting(with: .success(())) }
     }
 
     private func clientFailed(_ client: LoadClient, _ error: InterlockError) {
-        // The sidecar would give the same answer at the next attempt.
+        // Only an answer of the sidecar is final, because the next attempt would get the same one.
         guard error.isFromSidecar else { return }
-        connected(.failure(LoadError("sidecar \(client.sidecar) rejects clients: \(error)")))
+        finishConnecting(with: .failure(LoadError("sidecar \(client.sidecar) rejects clients: \(error)")))
     }
 
-    private func connectTimedOut(after allowed: Duration) {
-        let late = engine.clients.first { !connectedClients.contains($0.number) }
-        let reason = late?.lastFailure?.message ?? "no answer"
-        connected(
-            .failure(
+    private func connectTimedOut(after timeLimit: Duration) {
+        let missingClient = engine.clients.first { !connectedClients.contains($0.number) }
+        let sidecar = missingClient?.sidecar ?? 0
+        let reason = missingClient?.lastFailure?.message ?? "no answer"
+        finishConnecting(
+            with: .failure(
                 LoadError(
-                    "only \(connectedClients.count) of \(engine.clients.count) connections were established in \(allowed); sidecar \(late?.sidecar ?? 0): \(reason)"
+                    "only \(connectedClients.count) of \(engine.clients.count) connections were established in \(timeLimit); sidecar \(sidecar): \(reason)"
                 )))
     }
 
-    private func connected(_ result: Result<Void, any Error>) {
+    /// Resumes `connect`, unless it has already been resumed.
+    private func finishConnecting(with result: Result<Void, any Error>) {
         connectContinuation?.resume(with: result)
         connectContinuation = nil
     }
@@ -159,23 +164,23 @@ package actor LoadRun {
     // MARK: Driving
 
     private func drive(
-        _ begun: @Sendable () -> Void, _ progress: @escaping @Sendable (LoadProgress) -> Void
+        _ onBegin: @Sendable () -> Void, _ progress: @escaping @Sendable (LoadProgress) -> Void
     ) async -> LoadOutcome {
-        engine.follow("harness", process: getpid())
-        if let redis = engine.plan.redisProcessID { engine.follow("redis", process: redis) }
+        engine.follow("harness", processID: getpid())
+        if let redis = engine.plan.redisProcessID { engine.follow("redis", processID: redis) }
         await waitUntilWatched()
-        await withCheckedContinuation { continuation in engine.count { continuation.resume() } }
-        var wall = timespec()
-        clock_gettime(CLOCK_REALTIME, &wall)
-        let startedAt = Int64(wall.tv_sec) * 1000 + Int64(wall.tv_nsec) / 1_000_000
+        await withCheckedContinuation { continuation in engine.sampleProcesses { continuation.resume() } }
+        var wallTime = timespec()
+        clock_gettime(CLOCK_REALTIME, &wallTime)
+        let startedAtMilliseconds = Int64(wallTime.tv_sec) * 1000 + Int64(wallTime.tv_nsec) / 1_000_000
         engine.begin()
-        begun()
+        onBegin()
         scheduleTick(1, since: .now(), progress)
         await waitUntilDrained()
         let end = engine.recorder.now()
         tickTimer?.cancel()
-        await withCheckedContinuation { continuation in engine.count { continuation.resume() } }
-        return engine.outcome(startedAt: startedAt, end: end)
+        await withCheckedContinuation { continuation in engine.sampleProcesses { continuation.resume() } }
+        return engine.outcome(startedAtMilliseconds: startedAtMilliseconds, end: end)
     }
 
     private func after(_ pause: TimeAmount, _ body: @escaping () -> Void) -> Scheduled<Void> {
@@ -184,22 +189,22 @@ package actor LoadRun {
 
     private func scheduleTick(_ number: Int64, since start: NIODeadline, _ progress: @escaping @Sendable (LoadProgress) -> Void) {
         tickTimer = eventLoop.assumeIsolated().scheduleTask(deadline: start + .seconds(number)) { [self] in
-            engine.count {}
+            engine.sampleProcesses {}
             progress(engine.progress)
             scheduleTick(number + 1, since: start, progress)
         }
     }
 
-    /// Waits until every sidecar is watched or `watchTimeout` has passed. Sidecars that cannot be watched still receive
-    /// load.
+    /// Waits until every sidecar is watched or `watchTimeout` has passed. A sidecar that cannot be watched still
+    /// receives load.
     private func waitUntilWatched() async {
-        let timeout = after(Self.watchTimeout) { [self] in endWatchWait() }
+        let watchTimer = after(Self.watchTimeout) { [self] in endWatchWait() }
         await withCheckedContinuation { continuation in
             watchContinuation = continuation
             for watch in engine.watches { watch.onWatching = { [self] in checkWatches() } }
             checkWatches()
         }
-        timeout.cancel()
+        watchTimer.cancel()
     }
 
     private func checkWatches() {
@@ -213,22 +218,22 @@ package actor LoadRun {
     }
 
     private func waitUntilDrained() async {
-        let length = after(TimeAmount(engine.plan.duration)) { [self] in drain() }
+        let durationTimer = after(TimeAmount(engine.plan.duration)) { [self] in drain() }
         await withCheckedContinuation { continuation in
             drainContinuation = continuation
             if isStopped { drain() }
         }
-        length.cancel()
+        durationTimer.cancel()
     }
 
     private func drain() {
         guard drainContinuation != nil, engine.phase == .running else { return }
-        drainTimeout = after(TimeAmount(engine.maximumDrainTime)) { [self] in endDrain() }
+        drainTimer = after(TimeAmount(engine.maximumDrainTime)) { [self] in endDrain() }
         engine.drain { [self] in endDrain() }
     }
 
     private func endDrain() {
-        drainTimeout?.cancel()
+        drainTimer?.cancel()
         drainContinuation?.resume()
         drainContinuation = nil
     }
@@ -236,11 +241,12 @@ package actor LoadRun {
 
 /// The file descriptors that a run needs.
 enum FileDescriptors {
-    /// - Throws: `LoadError` if fewer than `count` are allowed.
+    /// Raises the limit of this process if necessary.
+    /// - Throws: `LoadError` if fewer than `count` descriptors are allowed.
     static func provide(for count: Int) throws(LoadError) {
-        guard let bound = OpenFileLimit.raiseToHardLimit(), bound < count else { return }
+        guard let limit = OpenFileLimit.raiseToHardLimit(), limit < count else { return }
         throw LoadError(
-            "these connections need \(count) open files, but the limit is \(bound); raise it (ulimit -Hn), or lower --clients"
+            "these connections need \(count) open files, but the limit is \(limit); raise it (ulimit -Hn), or lower --clients"
         )
     }
 }

@@ -8,7 +8,7 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
 
-/// Sends requests through the guarded proxies of the sidecars. Confined to its event loop.
+/// Sends requests through the guarded proxies of the sidecars. Confined to the event loop of the run.
 final class ProxyCaller {
     private struct Route: Hashable {
         var sidecar: Int
@@ -23,14 +23,16 @@ final class ProxyCaller {
 
     private static let problemType = "application/problem+json"
 
-    /// The maximum number of bytes kept of a body. Refusals are smaller; a longer body comes from an upstream.
-    private static let maximumBytes = 1024 * 1024
+    /// The maximum number of bytes that are kept of a body. Refusals are smaller, so a longer body comes from an
+    /// upstream.
+    private static let maximumBodySize = 1024 * 1024
 
     private let eventLoop: any EventLoop
     /// The connection pools, by sidecar number.
     private let pools: [Int: HTTPConnectionPool]
     private let requests: [Route: HTTPRequestHead]
 
+    /// Creates a caller for the sidecars and proxied services of a plan.
     /// - Throws: `LoadError` if TLS cannot be set up.
     init(plan: LoadPlan, eventLoop: any EventLoop) throws(LoadError) {
         self.eventLoop = eventLoop
@@ -45,7 +47,7 @@ final class ProxyCaller {
             pools[sidecar.number] = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
             var headers: HTTPHeaders = ["Host": origin.authority]
             if let key = sidecar.resp.apiKey { headers.add(name: "X-Api-Key", value: key) }
-            for service in plan.services.proxied {
+            for service in plan.services.proxiedServiceNumbers {
                 requests[Route(sidecar: sidecar.number, service: service)] = HTTPRequestHead(
                     version: .http1_1, method: .GET, uri: "/proxy/\(plan.services.rules[service].name)/", headers: headers)
             }
@@ -69,9 +71,9 @@ final class ProxyCaller {
         guard let pool = pools[sidecar], let request = requests[Route(sidecar: sidecar, service: service)] else {
             return completion(.failed(code: OperationEnding.notConnected))
         }
-        HTTPFetch(request, from: pool, maximumBytes: Self.maximumBytes) { result in
+        HTTPFetch(request, from: pool, maximumBytes: Self.maximumBodySize) { result in
             switch result {
-            case .success(let answer): completion(Self.ending(answer))
+            case .success(let response): completion(Self.ending(response))
             case .failure(.notConnected): completion(.failed(code: OperationEnding.notConnected))
             case .failure(.timedOut): completion(.unknown(reason: OperationEnding.timedOut))
             case .failure: completion(.unknown(reason: OperationEnding.responseLost))
@@ -84,16 +86,16 @@ final class ProxyCaller {
         return eventLoop.makeSucceededVoidFuture()
     }
 
-    /// Converts an answer. Only a problem document with a code comes from the sidecar itself; any other answer comes
+    /// Converts a response. Only a problem document with a code comes from the sidecar itself. Any other response comes
     /// from the upstream.
-    private static func ending(_ answer: HTTPFetch.Response) -> OperationEnding {
-        let status = Int(answer.head.status.code)
-        guard answer.head.headers.first(name: "Content-Type")?.hasPrefix(problemType) ?? false,
-            let problem = try? JSONDecoder().decode(Problem.self, from: Data(answer.body.readableBytesView))
+    private static func ending(_ response: HTTPFetch.Response) -> OperationEnding {
+        let status = Int(response.head.status.code)
+        guard response.head.headers.first(name: "Content-Type")?.hasPrefix(problemType) ?? false,
+            let problem = try? JSONDecoder().decode(Problem.self, from: Data(response.body.readableBytesView))
         else { return .done(.passed(status: status)) }
         switch problem.code {
         case "limited", "open", "busy":
-            return .refused(Refusal(reason: problem.code, retryAfter: problem.retry_after_ms ?? -1))
+            return .refused(Refusal(reason: problem.code, retryAfterMilliseconds: problem.retry_after_ms ?? -1))
         default:
             return .failed(code: problem.code.uppercased())
         }
@@ -108,32 +110,33 @@ extension OperationEnding {
     /// The reason if the connection was lost before the answer.
     static let responseLost = "answer-lost"
 
-    /// The ending of a call whose reply has an unexpected form.
+    /// The ending of a call whose answer has an unexpected form.
     static let unreadable = OperationEnding.unknown(reason: "unreadable")
 
+    /// Creates the ending of a call that failed or got no answer.
     init(_ error: InterlockError) {
         self =
             switch error.code {
             case .notConnected, .connectionFailed, .overloaded: .failed(code: Self.notConnected)
             case .responseTimedOut: .unknown(reason: Self.timedOut)
             case .responseLost: .unknown(reason: Self.responseLost)
-            // The sidecar sent an answer that cannot be parsed.
+            // The answer of the sidecar cannot be parsed.
             case _ where !error.isFromSidecar: Self.unreadable
             case .invalid: .failed(code: Self.invalid(error.message))
-            // Unforeseen errors keep their text, shortened to drop the varying parts.
+            // The code of an unexpected error is its text, shortened to drop the varying parts.
             case .other: .failed(code: "ERR: " + error.message.split(separator: " ").prefix(16).joined(separator: " "))
             default: .failed(code: error.code.rawValue)
             }
     }
 
-    /// Returns the code for a rejected request, a mistake of the harness or of the sidecar. Keeps the message without
-    /// the names in it, which would create many distinct codes.
+    /// Returns the code for a rejected request, which is a mistake of the harness or of the sidecar. The code contains
+    /// the message without its names, which would create many distinct codes.
     private static func invalid(_ message: String) -> String {
         let words = message.split(separator: " ").prefix { $0 != "of" && $0.last != ":" && $0.last != ";" }
         return "INVALID: \(words.joined(separator: " "))"
     }
 
-    /// Whether the sidecar answered, so that the duration counts as a latency.
+    /// Whether the sidecar answered. Only then does the duration count as a latency.
     var isResponse: Bool {
         switch self {
         case .done, .refused: true
@@ -144,14 +147,14 @@ extension OperationEnding {
 }
 
 extension Refusal {
-    /// Creates a refusal from the reason in an API answer.
-    /// - Parameter retryAfter: the time to wait in milliseconds; negative if unknown.
-    init(reason: String, retryAfter: Int64) {
+    /// Creates a refusal from the reason in an answer of an API.
+    /// - Parameter retryAfterMilliseconds: the time to wait; negative if unknown.
+    init(reason: String, retryAfterMilliseconds: Int64) {
         self =
             switch reason {
-            case "limited": .limited(retryAfter: retryAfter)
-            case "open": .open(retryAfter: retryAfter)
-            case "busy": .busy(retryAfter: retryAfter)
+            case "limited": .limited(retryAfterMilliseconds: retryAfterMilliseconds)
+            case "open": .open(retryAfterMilliseconds: retryAfterMilliseconds)
+            case "busy": .busy(retryAfterMilliseconds: retryAfterMilliseconds)
             default: .other(reason)
             }
     }

@@ -6,19 +6,21 @@ internal import InterlockJudge
 internal import Logging
 internal import NIOCore
 
-/// Watches one sidecar: its breaker events and its status. Confined to the run's event loop.
+/// Follows the breaker events of one sidecar, and queries its status. Confined to the run's event loop.
 ///
-/// A sidecar applies a change of a breaker before it publishes the change, so a change seen here is already in effect.
+/// A sidecar applies a change of a breaker before it publishes the event, so a change is in effect when the event
+/// arrives.
 final class SidecarWatch {
-    /// The counters and the process ID that a sidecar reports.
-    struct Counts {
-        var redisCommands: Int
-        var process: Int32
+    /// The part of a sidecar's status that a run measures.
+    struct Status {
+        /// The number of commands that the sidecar has sent to Redis.
+        var redisCommandCount: Int
+        var processID: Int32
     }
 
-    /// The assumed maximum delay of an event, in milliseconds. Used if the Redis clock differs from this machine's,
-    /// because the time of sending is then unknown.
-    private static let maximumEventDelay: Int64 = 300
+    /// The assumed maximum delay of an event. It is used if the Redis clock differs from this machine's clock, because
+    /// the time at which the event was sent is then unknown.
+    private static let maximumEventDelayMilliseconds: Int64 = 300
 
     let sidecar: Int
     private let recorder: HistoryRecorder
@@ -27,7 +29,7 @@ final class SidecarWatch {
     private let subscription: SidecarSubscription
     private let connection: SidecarConnection
     private var isFollowing = false
-    /// Called when `isWatching` may have become `true`.
+    /// A closure that is called when `isWatching` may have become `true`.
     var onWatching: (() -> Void)?
 
     init(_ endpoint: SidecarEndpoint, plan: LoadPlan, recorder: HistoryRecorder, eventLoop: any EventLoop, logger: Logger) {
@@ -44,10 +46,11 @@ final class SidecarWatch {
             onWatching?()
         }
         subscription.onDown = { [unowned self] _ in isFollowing = false }
-        subscription.onEvent = { [unowned self] in received($0) }
+        subscription.onEvent = { [unowned self] in eventReceived($0) }
         connection.onUp = { [unowned self] in onWatching?() }
     }
 
+    /// Whether the sidecar has confirmed the subscription and can be queried.
     var isWatching: Bool { isFollowing && connection.isUp }
 
     func start() {
@@ -59,38 +62,41 @@ final class SidecarWatch {
         [subscription.close(), connection.close()]
     }
 
-    /// Fetches the number of commands that the sidecar has sent to Redis, and its process ID. Passes `nil` to
-    /// `completion` if the sidecar does not answer in time or reports neither.
-    func count(timeout: TimeAmount, completion: @escaping (Counts?) -> Void) {
+    /// Fetches the number of commands that the sidecar has sent to Redis, and its process ID. Calls `completion` with
+    /// `nil` if the sidecar does not answer in time or does not report both.
+    func fetchStatus(timeout: TimeAmount, completion: @escaping (Status?) -> Void) {
         connection.send(StatusCalls.Report(), timeout: timeout) { result in
-            guard let status = try? result.get(), let commands = status.redis.commandsSent, let process = status.processID else {
+            guard let report = try? result.get(), let commandCount = report.redis.commandsSent,
+                let processID = report.processID
+            else {
                 return completion(nil)
             }
-            completion(Counts(redisCommands: Int(commands), process: process))
+            completion(Status(redisCommandCount: Int(commandCount), processID: processID))
         }
     }
 
-    private func received(_ payload: [UInt8]) {
+    private func eventReceived(_ payload: [UInt8]) {
         guard let notice = BreakerNotice(json: payload), let service = services[notice.service], let state = notice.state else {
             return
         }
         let now = recorder.now()
         let until =
             trustsWallClock
-            ? notice.until.map { Self.instant(ofEpochMilliseconds: $0, now) }
-            : notice.remaining.map { now.advanced(byMilliseconds: $0 - Self.maximumEventDelay) }
+            ? notice.endMilliseconds.map { Self.instant(ofEpochMilliseconds: $0, now) }
+            : notice.remainingMilliseconds.map { now.advanced(byMilliseconds: $0 - Self.maximumEventDelayMilliseconds) }
         recorder.record(
             .breakerSeen(sidecar: sidecar, service: service, state: state, generation: notice.generation, until: until))
     }
 
+    /// Converts a time of the wall clock to the clock of the history, on which it is now `now`.
     private static func instant(ofEpochMilliseconds milliseconds: Int64, _ now: Instant) -> Instant {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        let wall = Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-        let (target, isOverflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
-        guard !isOverflow else { return .distantFuture }
-        let (instant, overflows) = now.nanoseconds.addingReportingOverflow(target - wall)
-        return overflows ? .distantFuture : Instant(nanoseconds: instant)
+        var wallTime = timespec()
+        clock_gettime(CLOCK_REALTIME, &wallTime)
+        let wallNanoseconds = Int64(wallTime.tv_sec) * 1_000_000_000 + Int64(wallTime.tv_nsec)
+        let (targetNanoseconds, isTargetOverflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
+        guard !isTargetOverflow else { return .distantFuture }
+        let (nanoseconds, isOverflow) = now.nanoseconds.addingReportingOverflow(targetNanoseconds - wallNanoseconds)
+        return isOverflow ? .distantFuture : Instant(nanoseconds: nanoseconds)
     }
 }
 
@@ -113,7 +119,7 @@ struct BreakerNotice: Decodable {
         case forcedUntilMilliseconds = "forced_until_ms"
     }
 
-    /// Decodes an event; `nil` if it has another type or cannot be decoded.
+    /// Decodes an event. Returns `nil` if the event has another type or is malformed.
     init?(json: [UInt8]) {
         guard let notice = try? JSONDecoder().decode(BreakerNotice.self, from: Data(json)), notice.type == "breaker" else {
             return nil
@@ -130,16 +136,15 @@ struct BreakerNotice: Decodable {
         }
     }
 
-    /// The end of the state as Unix time in milliseconds; `nil` if it does not end by itself.
-    var until: Int64? {
-        let until = (forced ?? "").isEmpty ? untilMilliseconds : forcedUntilMilliseconds
-        return until == 0 ? nil : until
+    /// The end of the state that sidecars apply, as Unix time in milliseconds; `nil` if the state has no set end.
+    var endMilliseconds: Int64? {
+        let milliseconds = (forced ?? "").isEmpty ? untilMilliseconds : forcedUntilMilliseconds
+        return milliseconds == 0 ? nil : milliseconds
     }
 
-    /// The remaining time of the state at the event, in milliseconds by the Redis clock; `nil` if it does not end by
-    /// itself.
-    var remaining: Int64? {
-        guard let until, let atMilliseconds else { return nil }
-        return max(0, until &- atMilliseconds)
+    /// The time from the event to the end of the state, by the Redis clock; `nil` if the state has no set end.
+    var remainingMilliseconds: Int64? {
+        guard let endMilliseconds, let atMilliseconds else { return nil }
+        return max(0, endMilliseconds &- atMilliseconds)
     }
 }

@@ -3,8 +3,8 @@ internal import InterlockCore
 internal import InterlockJudge
 internal import NIOConcurrencyHelpers
 
-/// Writes a history to a file while the run records it. Uses its own queue, so that a stalled disk or pipe delays no
-/// client.
+/// Writes a history to a file while the run records it. Uses its own queue, so that a stalled disk or pipe does not
+/// delay clients.
 final class HistoryLog: Sendable {
     private struct State {
         /// The writer; `nil` after a failed write.
@@ -12,18 +12,19 @@ final class HistoryLog: Sendable {
         var failure: (any Error)?
     }
 
-    /// The limit of queued events.
-    private static let limit = 200_000
-    /// The time allowed to write the remaining events.
+    /// The maximum number of queued events.
+    private static let maximumQueuedCount = 200_000
+    /// The time limit for writing the remaining events.
     private static let closeTimeout = Duration.seconds(10)
 
     private let path: String
     private let queue = DispatchQueue(label: "interlock.history")
     /// The number of queued events; `nil` once it has exceeded the limit.
-    private let waiting = NIOLockedValueBox<Int?>(0)
-    /// The state of the file. Only the queue holds its lock for longer than a moment.
+    private let queuedCount = NIOLockedValueBox<Int?>(0)
+    /// The state of the file. Only the queue uses it, and holds the lock while it writes.
     private let state: NIOLockedValueBox<State>
 
+    /// Creates the file.
     /// - Throws: an error if the file cannot be written.
     init(path: String, rules: HistoryRules) throws {
         self.path = path
@@ -32,18 +33,18 @@ final class HistoryLog: Sendable {
 
     /// Queues an event without blocking. The run continues if the file cannot be written, and `close` throws the error.
     func append(_ event: HistoryEvent) {
-        let isAccepted = waiting.withLockedValue { waiting in
-            guard let count = waiting, count < Self.limit else {
-                // A history with a gap is useless from there on.
-                waiting = nil
+        let isAccepted = queuedCount.withLockedValue { queuedCount in
+            guard let count = queuedCount, count < Self.maximumQueuedCount else {
+                // A history with a gap is useless, so the rest is not recorded either.
+                queuedCount = nil
                 return false
             }
-            waiting = count + 1
+            queuedCount = count + 1
             return true
         }
         guard isAccepted else { return }
         queue.async { [self] in
-            waiting.withLockedValue { $0 = $0.map { $0 - 1 } }
+            queuedCount.withLockedValue { $0 = $0.map { $0 - 1 } }
             state.withLockedValue { state in
                 do {
                     try state.writer?.write(event)
@@ -65,7 +66,7 @@ final class HistoryLog: Sendable {
                 state.withLockedValue { state in
                     Result {
                         if let failure = state.failure { throw failure }
-                        guard waiting.withLockedValue({ $0 }) != nil else { throw HistoryLogError(path: path) }
+                        guard queuedCount.withLockedValue({ $0 }) != nil else { throw HistoryLogError(path: path) }
                         try state.writer?.close(at: end)
                         state.writer = nil
                     }

@@ -3,10 +3,10 @@ package import InterlockCore
 package import InterlockJudge
 package import NIOCore
 
-/// Timestamps events, checks them, and passes them on in order. Lives on the run's event loop, like all of its callers
-/// except the fault injector.
+/// Adds the time to events, checks them, and passes them on in order. Confined to the run's event loop, except for
+/// `recordFromOutside` and `finish`.
 package final class HistoryRecorder: Sendable {
-    /// A receiver of the events, one after another. Called on the event loop; must not block.
+    /// A closure that receives the events one after another, on the event loop. It must not block.
     package typealias Sink = @Sendable (HistoryEvent) -> Void
 
     private struct State: Sendable {
@@ -19,9 +19,10 @@ package final class HistoryRecorder: Sendable {
     private let sinks: [Sink]
     private let state: NIOLoopBoundBox<State>
 
+    /// Creates a recorder of an empty history.
     /// - Parameters:
     ///   - eventLoop: the event loop of the run.
-    ///   - rules: the rules to check the history by; `nil` if it is not checked.
+    ///   - rules: the rules for checking the history; `nil` to record it unchecked.
     ///   - time: the monotonic clock that all processes of this machine share.
     ///   - sinks: further receivers of the history, such as a file.
     package init(eventLoop: any EventLoop, rules: HistoryRules? = nil, time: TimeSource = .system, sinks: [Sink] = []) {
@@ -31,7 +32,7 @@ package final class HistoryRecorder: Sendable {
         state = .makeBoxSendingValue(State(check: rules.map { HistoryCheck(rules: $0) }), eventLoop: eventLoop)
     }
 
-    /// Records an event with the current time. Call it on the event loop.
+    /// Records an event with the current time. Must be called on the event loop.
     /// - Returns: the time of the event.
     @discardableResult
     package func record(_ kind: HistoryEvent.Kind) -> Instant {
@@ -55,7 +56,7 @@ package final class HistoryRecorder: Sendable {
         }
     }
 
-    /// Ends the history and judges operations without an end. No event may follow.
+    /// Ends the history, and checks the operations that have no end. No event may follow.
     /// - Returns: the finished check; `nil` if the history is not checked.
     package func finish() async -> HistoryCheck? {
         await withCheckedContinuation { continuation in
@@ -68,9 +69,9 @@ package final class HistoryRecorder: Sendable {
 
     func now() -> Instant { time.now() }
 
-    /// The active faults in the order in which they began. Read it on the event loop.
+    /// The active faults in the order in which they began. Must be read on the event loop.
     var faults: [FaultKind] { state.value.faults.sorted { $0.key < $1.key }.map(\.value) }
 
-    /// The number of violations so far. Read it on the event loop.
+    /// The number of violations so far. Must be read on the event loop.
     var violationCount: Int { state.value.check?.violationCount ?? 0 }
 }

@@ -4,11 +4,11 @@ package import InterlockJudge
 /// The measurements of a run: a `RunReport` without faults and check results.
 package struct LoadOutcome: Sendable {
     /// The start of the run, as Unix time in milliseconds.
-    package var startedAt: Int64
-    /// The start of the run on the clock of histories, from which the times of a report count.
+    package var startedAtMilliseconds: Int64
+    /// The start of the run by the clock of histories. The times of a report count from it.
     package var start: Instant
-    /// The time in seconds until the last operation had ended.
-    package var duration: Double
+    /// The time in seconds from the start of the run until its last operation ended.
+    package var durationSeconds: Double
     package var operations: [OperationReport]
     package var timeline: [TimelinePoint]
     package var redisCommands: Double?
@@ -20,7 +20,9 @@ package struct LoadOutcome: Sendable {
     package func report(
         title: String, seed: UInt64, settings: [RunReport.Setting], faults: [FaultReport] = [], check: CheckReport = CheckReport()
     ) -> RunReport {
-        var report = RunReport(title: title, startedAt: startedAt, duration: duration, seed: seed, settings: settings)
+        var report = RunReport(
+            title: title, startedAtMilliseconds: startedAtMilliseconds, durationSeconds: durationSeconds, seed: seed,
+            settings: settings)
         report.operations = operations
         report.timeline = timeline
         report.redisCommands = redisCommands

@@ -4,7 +4,7 @@ package import InterlockJudge
 package struct LoadProgress: Sendable {
     /// The seconds since the start of the run.
     package var seconds: Double
-    /// The number of due operations so far.
+    /// The number of operations that have been due so far.
     package var offered: Int
     package var done: Int
     package var refused: Int
@@ -12,9 +12,9 @@ package struct LoadProgress: Sendable {
     package var unknown: Int
     /// The number of operations that are due but have not begun.
     package var waiting: Int
-    /// The 99th percentile of the latency of all operations answered so far, in microseconds; `nil` if there are none.
+    /// The 99th percentile of the latency of all operations answered so far, in microseconds; `nil` before the first.
     package var p99: Double?
-    /// The last complete second.
+    /// The results of the last complete second; `nil` during the first.
     package var last: TimelinePoint?
     package var violations: Int
     /// The active faults.

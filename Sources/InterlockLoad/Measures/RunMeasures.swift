@@ -1,17 +1,17 @@
 internal import InterlockCore
 internal import InterlockJudge
 
-/// All measurements of a run. Confined to its event loop.
+/// All measurements of a run. Confined to the run's event loop.
 final class RunMeasures {
     private let start: Instant
     private var tallies = [OperationTally](repeating: OperationTally(), count: OperationKind.allCases.count)
     private var latency = LatencyRecorder()
     private var timeline: RunTimeline
-    private var offered = 0
-    private var done = 0
-    private var refused = 0
-    private var failed = 0
-    private var unknown = 0
+    private var offeredCount = 0
+    private var doneCount = 0
+    private var refusedCount = 0
+    private var failedCount = 0
+    private var unknownCount = 0
     var ownership: OwnershipLog
     var windows: WindowCounts
 
@@ -22,47 +22,51 @@ final class RunMeasures {
         windows = WindowCounts(start: start, services: services)
     }
 
-    func offered(_ kind: OperationKind, at now: Instant) {
+    /// Records that an operation was due.
+    func operationDue(_ kind: OperationKind, at now: Instant) {
         tallies[kind.index].offered += 1
-        offered += 1
-        timeline.offered(at: now)
+        offeredCount += 1
+        timeline.operationDue(at: now)
     }
 
-    func unsent(_ kind: OperationKind) {
+    /// Records that a due operation will never be sent.
+    func operationDropped(_ kind: OperationKind) {
         tallies[kind.index].unsent += 1
     }
 
-    func ended(_ kind: OperationKind, _ ending: OperationEnding, due: Instant, at now: Instant) {
-        let nanoseconds = now.nanoseconds - due.nanoseconds
-        tallies[kind.index].ended(ending, latency: nanoseconds)
-        timeline.ended(ending, latency: nanoseconds, at: now)
-        if ending.isResponse { latency.record(nanoseconds: nanoseconds) }
+    /// Records the end of an operation. Its latency counts from `due`.
+    func operationEnded(_ kind: OperationKind, _ ending: OperationEnding, due: Instant, at now: Instant) {
+        let latencyNanoseconds = now.nanoseconds - due.nanoseconds
+        tallies[kind.index].operationEnded(ending, latencyNanoseconds: latencyNanoseconds)
+        timeline.operationEnded(ending, latencyNanoseconds: latencyNanoseconds, at: now)
+        if ending.isResponse { latency.record(nanoseconds: latencyNanoseconds) }
         switch ending {
-        case .done: done += 1
-        case .refused: refused += 1
-        case .failed: failed += 1
-        case .unknown: unknown += 1
+        case .done: doneCount += 1
+        case .refused: refusedCount += 1
+        case .failed: failedCount += 1
+        case .unknown: unknownCount += 1
         }
     }
 
     func progress(at now: Instant, waiting: Int, recorder: HistoryRecorder) -> LoadProgress {
         timeline.advance(to: now)
         return LoadProgress(
-            seconds: now.seconds(since: start), offered: offered, done: done, refused: refused, failed: failed,
-            unknown: unknown, waiting: waiting, p99: latency.microseconds(atShare: 0.99), last: timeline.points.last,
+            seconds: now.seconds(since: start), offered: offeredCount, done: doneCount, refused: refusedCount,
+            failed: failedCount, unknown: unknownCount, waiting: waiting, p99: latency.microseconds(atShare: 0.99),
+            last: timeline.points.last,
             violations: recorder.violationCount, faults: recorder.faults)
     }
 
     func outcome(
-        startedAt: Int64, end: Instant, redisCommands commands: Double?, processes: [ProcessReport]
+        startedAtMilliseconds: Int64, end: Instant, redisCommands commands: Double?, processes: [ProcessReport]
     ) -> LoadOutcome {
         timeline.finish(at: end)
-        let answered = done + refused
+        let answeredCount = doneCount + refusedCount
         return LoadOutcome(
-            startedAt: startedAt, start: start, duration: end.seconds(since: start),
+            startedAtMilliseconds: startedAtMilliseconds, start: start, durationSeconds: end.seconds(since: start),
             operations: OperationKind.allCases.map { tallies[$0.index].report(of: $0) }.filter { $0.offered > 0 },
             timeline: timeline.points, redisCommands: commands,
-            redisCommandsPerOperation: answered > 0 ? commands.map { $0 / Double(answered) } : nil,
+            redisCommandsPerOperation: answeredCount > 0 ? commands.map { $0 / Double(answeredCount) } : nil,
             processes: processes, ownership: ownership.spans, windows: windows.all)
     }
 }
@@ -95,12 +99,13 @@ struct OwnershipLog: Sendable {
     }
 
     /// Records a lease that was released or has expired.
-    mutating func recordHold(lock: Int, client: Int, sidecar: Int, fence: Int64, from began: Instant, to ended: Instant) {
+    mutating func recordHold(lock: Int, client: Int, sidecar: Int, fence: Int64, from start: Instant, to end: Instant) {
         guard lock < Self.maximumLocks, spans.count < Self.maximumSpans else { return }
         spans.append(
             OwnershipSpan(
-                lock: lock, client: client, sidecar: sidecar, fence: fence, began: began.seconds(since: start),
-                ended: ended.seconds(since: start)))
+                lock: lock, client: client, sidecar: sidecar, fence: fence,
+                beganSeconds: start.seconds(since: self.start),
+                endedSeconds: end.seconds(since: self.start)))
     }
 }
 

@@ -13,28 +13,30 @@ struct RunTimeline: Sendable {
         self.start = start
     }
 
-    mutating func offered(at now: Instant) {
+    /// Records that an operation was due.
+    mutating func operationDue(at now: Instant) {
         advance(to: now)
         current.offered += 1
     }
 
-    mutating func ended(_ ending: OperationEnding, latency nanoseconds: Int64, at now: Instant) {
+    /// Records the end of an operation.
+    mutating func operationEnded(_ ending: OperationEnding, latencyNanoseconds: Int64, at now: Instant) {
         advance(to: now)
         switch ending {
         case .done: current.done += 1
         case .refused: current.refused += 1
         case .failed, .unknown: current.failed += 1
         }
-        if ending.isResponse { latency.record(nanoseconds: nanoseconds) }
+        if ending.isResponse { latency.record(nanoseconds: latencyNanoseconds) }
     }
 
-    /// Closes the seconds that have ended by `now`.
+    /// Adds a point for each second that is over at `now`.
     mutating func advance(to now: Instant) {
         let second = Int((now.nanoseconds - start.nanoseconds) / 1_000_000_000)
         while current.second < second { closeSecond() }
     }
 
-    /// Closes the current second unless it is empty.
+    /// Adds the points up to `now`, with one for the current second unless it is empty.
     mutating func finish(at now: Instant) {
         advance(to: now)
         guard current.offered + current.done + current.refused + current.failed > 0 else { return }
@@ -51,28 +53,28 @@ struct RunTimeline: Sendable {
     }
 }
 
-/// Counts latencies in an HDR histogram with microsecond resolution and three significant digits, up to ten minutes.
-/// The histogram has a fixed size.
+/// Counts latencies in an HDR histogram of fixed size, with microsecond resolution and three significant digits, up to
+/// ten minutes.
 struct LatencyRecorder: Sendable {
-    private static let highestTrackable: UInt64 = 600_000_000
-    /// The resolution of the percentile curve: the number of points each time the remaining fraction halves.
+    private static let highestMicroseconds: UInt64 = 600_000_000
+    /// The resolution of the percentile curve: the number of points before the fraction above a percentile halves.
     private static let pointsPerHalving = 4
 
-    private var histogram = Histogram<UInt64>(highestTrackableValue: Self.highestTrackable)
+    private var histogram = Histogram<UInt64>(highestTrackableValue: Self.highestMicroseconds)
 
     var count: Int { Int(histogram.totalCount) }
 
     /// Records a latency, clamped to ten minutes.
     mutating func record(nanoseconds: Int64) {
-        histogram.record(min(UInt64(max(0, nanoseconds)) / 1000, Self.highestTrackable))
+        histogram.record(min(UInt64(max(0, nanoseconds)) / 1000, Self.highestMicroseconds))
     }
 
     mutating func reset() {
         histogram.reset()
     }
 
-    /// Returns the latency in microseconds that this fraction (0 ... 1) of operations did not exceed; `nil` if there
-    /// are none.
+    /// Returns the latency in microseconds that this fraction (0 ... 1) of operations did not exceed; `nil` if nothing
+    /// is recorded.
     func microseconds(atShare fraction: Double) -> Double? {
         count == 0 ? nil : Double(histogram.valueAtPercentile(fraction * 100))
     }
@@ -81,25 +83,25 @@ struct LatencyRecorder: Sendable {
 
     var report: LatencyReport? {
         guard count > 0 else { return nil }
-        func at(_ percentile: Double) -> Double { Double(histogram.valueAtPercentile(percentile)) }
+        func latency(_ percentile: Double) -> Double { Double(histogram.valueAtPercentile(percentile)) }
         return LatencyReport(
-            count: count, mean: histogram.mean, p50: at(50), p90: at(90), p99: at(99), p999: at(99.9),
-            max: Double(histogram.maxRecorded), percentiles: percentiles)
+            count: count, mean: histogram.mean, p50: latency(50), p90: latency(90), p99: latency(99),
+            p999: latency(99.9), max: Double(histogram.maxRecorded), percentiles: percentiles)
     }
 
     private var percentiles: [LatencyReport.Percentile] {
         var points: [LatencyReport.Percentile] = []
-        for value in histogram.percentiles(ticksPerHalfDistance: Self.pointsPerHalving) {
-            let fraction = value.percentileLevelIteratedTo / 100
+        for bucket in histogram.percentiles(ticksPerHalfDistance: Self.pointsPerHalving) {
+            let fraction = bucket.percentileLevelIteratedTo / 100
             // A percentile plot by "nines" cannot show 100%.
             guard fraction < 1 else { break }
-            points.append(LatencyReport.Percentile(fraction: fraction, microseconds: Double(value.value)))
+            points.append(LatencyReport.Percentile(fraction: fraction, microseconds: Double(bucket.value)))
         }
         return points
     }
 }
 
-/// The running results of one kind of operation.
+/// The results so far of one kind of operation.
 struct OperationTally: Sendable {
     var offered = 0
     var done = 0
@@ -109,14 +111,15 @@ struct OperationTally: Sendable {
     var unsent = 0
     var latency = LatencyRecorder()
 
-    mutating func ended(_ ending: OperationEnding, latency nanoseconds: Int64) {
+    /// Records the end of an operation.
+    mutating func operationEnded(_ ending: OperationEnding, latencyNanoseconds: Int64) {
         switch ending {
         case .done: done += 1
         case .refused(let refusal): refused[refusal.name, default: 0] += 1
         case .failed(let code): failed[code, default: 0] += 1
         case .unknown: unknown += 1
         }
-        if ending.isResponse { latency.record(nanoseconds: nanoseconds) }
+        if ending.isResponse { latency.record(nanoseconds: latencyNanoseconds) }
     }
 
     var refusedCount: Int { refused.values.reduce(0, +) }

@@ -1,7 +1,8 @@
 internal import InterlockJudge
 internal import InterlockCore
 
-/// The grants in each window of the first few services that have one common limit, as many as a plot can show.
+/// The grants in each window of a service's limit, for as many services and windows as a plot can show. Includes only
+/// services with exactly one limit that applies to all subjects together.
 struct WindowCounts: Sendable {
     static let maximumServices = 6
     static let maximumWindows = 1500
@@ -14,7 +15,7 @@ struct WindowCounts: Sendable {
     }
 
     fileprivate struct Window: Sendable {
-        var began: Int64
+        var beganNanoseconds: Int64
         var granted: Int64
     }
 
@@ -23,7 +24,7 @@ struct WindowCounts: Sendable {
 
     init(start: Instant, services: LoadServices) {
         self.start = start
-        for service in services.takes {
+        for service in services.takeServiceNumbers {
             let rules = services.rules[service]
             guard lines.count < Self.maximumServices, rules.limits.count == 1, let rule = rules.limits.first, !rule.isPerSubject
             else { continue }
@@ -31,43 +32,46 @@ struct WindowCounts: Sendable {
         }
     }
 
-    /// - Parameter resetAfter: the time in milliseconds until the end of the window that counted the call, if the limit
+    /// Counts a call that the limit allowed.
+    /// - Parameter resetAfterMilliseconds: the time until the end of the window that counted the call, if the limit
     ///   has fixed windows.
-    mutating func taken(service: Int, cost: Int64, resetAfter: Int64, at now: Instant) {
+    mutating func recordTake(service: Int, cost: Int64, resetAfterMilliseconds: Int64, at now: Instant) {
         guard let rule = lines[service]?.rule else { return }
-        let time = now.nanoseconds - start.nanoseconds
-        let length = rule.window * 1_000_000
-        let began: Int64
+        let nowNanoseconds = now.nanoseconds - start.nanoseconds
+        let lengthNanoseconds = rule.windowMilliseconds * 1_000_000
+        let beganNanoseconds: Int64
         if rule.hasFixedWindows {
-            let end = time + resetAfter * 1_000_000
-            // The ends that answers report for one window differ by their latencies, so a new window begins no earlier
-            // than half a window later.
-            if let open = lines[service]?.open, end - length < open.began + length / 2 {
-                began = open.began
+            let endNanoseconds = nowNanoseconds + resetAfterMilliseconds * 1_000_000
+            // The answers of one window report ends that differ by the latencies. So a call belongs to the open window
+            // unless its own window begins at least half a window later.
+            if let open = lines[service]?.open,
+                endNanoseconds - lengthNanoseconds < open.beganNanoseconds + lengthNanoseconds / 2
+            {
+                beganNanoseconds = open.beganNanoseconds
             } else {
-                began = end - length
+                beganNanoseconds = endNanoseconds - lengthNanoseconds
             }
         } else {
-            // Other limits hold in any window, including windows aligned with the start of the run.
-            began = time - time % length
+            // Other limits hold in every window of this length, so windows aligned with the start of the run are valid.
+            beganNanoseconds = nowNanoseconds - nowNanoseconds % lengthNanoseconds
         }
-        lines[service]?.count(cost, inWindowFrom: began, bound: Self.maximumWindows)
+        lines[service]?.count(cost, inWindowFrom: beganNanoseconds)
     }
 
-    /// The windows of all services, including current ones.
+    /// The windows of all services, including those that are still open.
     var all: [WindowCount] {
         lines.sorted { $0.key < $1.key }.flatMap { _, line in line.windows + line.lastWindow }
     }
 }
 
 extension WindowCounts.Line {
-    fileprivate mutating func count(_ cost: Int64, inWindowFrom began: Int64, bound: Int) {
-        if let open, open.began >= began {
+    fileprivate mutating func count(_ cost: Int64, inWindowFrom beganNanoseconds: Int64) {
+        if let open, open.beganNanoseconds >= beganNanoseconds {
             self.open?.granted += cost
             return
         }
-        if windows.count < bound { windows += lastWindow }
-        open = WindowCounts.Window(began: began, granted: cost)
+        if windows.count < WindowCounts.maximumWindows { windows += lastWindow }
+        open = WindowCounts.Window(beganNanoseconds: beganNanoseconds, granted: cost)
     }
 
     /// The maximum amount that the limit may grant in a window.
@@ -81,7 +85,9 @@ extension WindowCounts.Line {
     fileprivate var lastWindow: [WindowCount] {
         guard let open else { return [] }
         return [
-            WindowCount(service: name, began: Double(open.began) / 1e9, granted: open.granted, limit: maximumInWindow)
+            WindowCount(
+                service: name, beganSeconds: Double(open.beganNanoseconds) / 1e9, granted: open.granted,
+                limit: maximumInWindow)
         ]
     }
 }

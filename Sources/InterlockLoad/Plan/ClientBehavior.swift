@@ -1,16 +1,16 @@
-/// The probabilities of unusual client behavior, per lock cycle or call.
+/// The probabilities of unusual client behavior, for each lock cycle or call.
 package struct ClientBehavior: Hashable, Sendable {
-    /// The client renews in the middle of a hold although the lease would have lasted.
+    /// The probability that the client renews in the middle of a hold although the lease would have lasted.
     package var renewProbability: Double
-    /// The client never releases, so the lease expires.
+    /// The probability that the client never releases, so that the lease expires.
     package var forgetProbability: Double
-    /// The client continues after its lease has ended, and writes with a stale fence.
+    /// The probability that the client continues after its lease has ended, and writes with a stale fence.
     package var overstayProbability: Double
-    /// The client closes its connection instead of releasing.
+    /// The probability that the client closes its connection instead of releasing.
     package var vanishWhileHoldingProbability: Double
-    /// The client closes its connection while it waits.
+    /// The probability that the client closes its connection while it waits for a lock.
     package var vanishWhileWaitingProbability: Double
-    /// The client never reports a permit.
+    /// The probability that the client never reports the outcome of a permitted call.
     package var unreportedProbability: Double
 
     package init(
@@ -28,8 +28,8 @@ package struct ClientBehavior: Hashable, Sendable {
 
     /// Well-behaved clients, for benchmarks.
     package static let wellBehaved = ClientBehavior()
-    /// Clients that show each behavior often enough to see it within a minute, but rarely enough that expiring leases
-    /// do not block the others.
+    /// Clients that show each behavior often enough to occur within a minute, but so rarely that expiring leases do not
+    /// block the other clients.
     package static let misbehaving = ClientBehavior(
         renewProbability: 0.02, forgetProbability: 0.002, overstayProbability: 0.002, vanishWhileHoldingProbability: 0.001,
         vanishWhileWaitingProbability: 0.002, unreportedProbability: 0.005)

@@ -1,42 +1,46 @@
 package import InterlockCore
 internal import Glibc
 
-/// The phases in which an upstream fails calls, drawn from a seed, so that breakers trip and recover during a run.
+/// The bad phases of an upstream, in which calls fail, so that breakers trip and recover during a run. A seed
+/// determines them.
 package struct FailurePhases: Hashable, Sendable {
     /// The fraction of calls that fail in a bad phase.
-    package var failures: Double
-    /// The alternating starts and ends of bad phases, in nanoseconds since the start of the run.
-    private var boundaries: [Int64] = []
+    package var failureFraction: Double
+    /// The alternating starts and ends of bad phases, since the start of the run.
+    private var boundaryNanoseconds: [Int64] = []
 
+    /// Draws the phases of a run.
     /// - Parameters:
     ///   - good: the range of lengths of a good phase.
     ///   - bad: the range of lengths of a bad phase.
     ///   - length: the period after which the upstream stays good.
     package init(
         good: ClosedRange<Duration> = .seconds(3)...(.seconds(8)), bad: ClosedRange<Duration> = .seconds(1)...(.seconds(2)),
-        failures: Double = 0.9, length: Duration, random: SeededRandom
+        failureFraction: Double = 0.9, length: Duration, random: SeededRandom
     ) {
-        self.failures = failures
+        self.failureFraction = failureFraction
         var random = random
-        let end = length.nanosecondsRounded
-        var time: Int64 = 0
-        // The minimum of one millisecond bounds the list by the length of the run.
-        func phase(_ range: ClosedRange<Duration>) -> Int64 { max(1_000_000, random.duration(in: range).nanosecondsRounded) }
+        let endNanoseconds = length.nanosecondsRounded
+        var timeNanoseconds: Int64 = 0
+        // The minimum of one millisecond limits the number of phases in a run.
+        func phaseNanoseconds(_ range: ClosedRange<Duration>) -> Int64 {
+            max(1_000_000, random.duration(in: range).nanosecondsRounded)
+        }
         while true {
-            let begin = time + phase(good)
-            time = begin + phase(bad)
-            guard time < end else { break }
-            boundaries += [begin, time]
+            let beginNanoseconds = timeNanoseconds + phaseNanoseconds(good)
+            timeNanoseconds = beginNanoseconds + phaseNanoseconds(bad)
+            guard timeNanoseconds < endNanoseconds else { break }
+            boundaryNanoseconds += [beginNanoseconds, timeNanoseconds]
         }
     }
 
     /// Returns whether the time is in a bad phase. O(log n) in the number of phases.
-    package func isBad(atNanoseconds time: Int64) -> Bool {
+    package func isBad(atNanoseconds nanoseconds: Int64) -> Bool {
         var low = 0
-        var high = boundaries.count
+        var high = boundaryNanoseconds.count
         while low < high {
             let middle = (low + high) / 2
-            if boundaries[middle] <= time { low = middle + 1 } else { high = middle }
+            if boundaryNanoseconds[middle] <= nanoseconds { low = middle + 1 } else { high = middle }
         }
         return low % 2 == 1
     }
@@ -62,21 +66,22 @@ extension Duration {
 /// The due times of an open loop: a Poisson process, whose gaps are exponentially distributed.
 package struct ArrivalSchedule: Sendable {
     private var random: SeededRandom
-    private let meanGap: Double
-    /// The last due time in fractional nanoseconds, so that rounding does not accumulate at high rates.
-    private var last = 0.0
+    private let meanGapNanoseconds: Double
+    /// The last due time. It has a fraction, so that rounding errors do not accumulate at high rates.
+    private var lastNanoseconds = 0.0
 
+    /// Creates a schedule that begins at the start of the run.
     /// - Parameter rate: the average number of operations per second; above 0.
     package init(rate: Double, random: SeededRandom) {
         precondition(rate > 0, "the rate must be above 0")
         self.random = random
-        meanGap = 1e9 / rate
+        meanGapNanoseconds = 1e9 / rate
     }
 
     /// Returns the next due time in nanoseconds since the start of the run.
     package mutating func next() -> Int64 {
-        last += -log1p(-random.unit()) * meanGap
+        lastNanoseconds += -log1p(-random.unit()) * meanGapNanoseconds
         // A gap may exceed the range of `Int64` if the rate is near 0.
-        return last < 9e18 ? Int64(last) : .max
+        return lastNanoseconds < 9e18 ? Int64(lastNanoseconds) : .max
     }
 }

@@ -6,13 +6,13 @@ package struct LoadPlan: Sendable {
     package var sidecars: [SidecarEndpoint]
     package var services: LoadServices
     package var pacing = Pacing.openLoop(rate: 1000)
-    /// The number of connections, spread round robin over the sidecars.
+    /// The number of clients, spread round robin over the sidecars. Each has one connection.
     package var clients = 64
     package var duration = Duration.seconds(30)
     /// The weights of the operations of a mixed run.
     package var weights = WorkloadWeights()
 
-    /// The number of locks, and of subjects.
+    /// The number of locks, which is also the number of subjects.
     package var names = 1000
     /// The prefix of lock and subject names.
     package var namePrefix = "bench-"
@@ -30,15 +30,15 @@ package struct LoadPlan: Sendable {
     /// The range of costs of a take.
     package var costs: ClosedRange<Int64> = 1...1
     package var clientBehavior = ClientBehavior.wellBehaved
-    /// The phases in which calls to a service fail, with an entry for each service that has any.
+    /// The bad phases, by service number. A service without an entry never fails calls.
     package var failurePhases: [Int: FailurePhases] = [:]
 
     package var seed: UInt64 = 1
     /// The maximum time to wait for an answer beyond the requested wait. After that the client closes the connection,
     /// and the outcome of the operation is unknown.
     package var patience = Duration.seconds(10)
-    /// Whether `until` of a breaker event can be converted to this machine's clock. `false` if the run makes the Redis
-    /// clock jump.
+    /// Whether the Redis clock agrees with this machine's clock, so that the times in breaker events can be converted.
+    /// `false` if the run makes the Redis clock jump.
     package var trustsWallClock = true
     /// The channel on which sidecars publish events. Depends on their `redis.prefix`.
     package var eventChannel = "interlock:events"
@@ -53,10 +53,11 @@ package struct LoadPlan: Sendable {
 
     /// The maximum number of clients. One process cannot open this many connections to one address.
     package static let maximumClients = 60_000
-    /// The maximum number of operations that are due but have not begun. Further ones are counted as unsent.
+    /// The maximum number of operations that are due but have not begun. Further operations count as unsent.
     package static let maximumBacklog = 200_000
 
-    /// - Throws: `LoadError` if the plan cannot run, with the remedy.
+    /// Checks that the plan can run.
+    /// - Throws: `LoadError` with the remedy if it cannot.
     func validate() throws(LoadError) {
         func require(_ condition: Bool, _ message: String) throws(LoadError) {
             guard condition else { throw LoadError(message) }
@@ -73,23 +74,30 @@ package struct LoadPlan: Sendable {
         try require(hold.lowerBound >= .zero && wait >= .zero && maximumTurnWait >= .zero, "expected times of at least 0")
         try require(ttl >= .milliseconds(5), "expected a lease of at least 5 ms, got \(ttl)")
         try require(costs.lowerBound >= 1, "expected a cost of at least 1")
-        let indices = services.rules.indices
+        let serviceNumbers = services.rules.indices
         try require(
-            (services.takes + services.permits + services.proxied).allSatisfy(indices.contains),
+            (services.takeServiceNumbers + services.permitServiceNumbers + services.proxiedServiceNumbers)
+                .allSatisfy(serviceNumbers.contains),
             "expected services that the plan defines")
         switch workload {
         case .lock: break
         case .mixed:
-            let all = [weights.lock, weights.limit, weights.permit, weights.proxy]
+            let allWeights = [weights.lock, weights.limit, weights.permit, weights.proxy]
             try require(
-                all.allSatisfy { $0 >= 0 && $0.isFinite }, "expected weights of at least 0 for a mixed run")
+                allWeights.allSatisfy { $0 >= 0 && $0.isFinite }, "expected weights of at least 0 for a mixed run")
             let isPossible =
-                weights.lock > 0 || weights.limit > 0 && !services.takes.isEmpty
-                || weights.permit > 0 && !services.permits.isEmpty || weights.proxy > 0 && !services.proxied.isEmpty
+                weights.lock > 0 || weights.limit > 0 && !services.takeServiceNumbers.isEmpty
+                || weights.permit > 0 && !services.permitServiceNumbers.isEmpty
+                || weights.proxy > 0 && !services.proxiedServiceNumbers.isEmpty
             try require(isPossible, "a mixed run needs a weight above 0 for an operation that its services support")
-        case .limit: try require(!services.takes.isEmpty, "a limit run needs a service with limits; name one with --service")
-        case .permit: try require(!services.permits.isEmpty, "a permit run needs a service; name one with --service")
-        case .proxy: try require(!services.proxied.isEmpty, "a proxy run needs a service with a url; name one with --service")
+        case .limit:
+            try require(
+                !services.takeServiceNumbers.isEmpty, "a limit run needs a service with limits; name one with --service")
+        case .permit:
+            try require(!services.permitServiceNumbers.isEmpty, "a permit run needs a service; name one with --service")
+        case .proxy:
+            try require(
+                !services.proxiedServiceNumbers.isEmpty, "a proxy run needs a service with a url; name one with --service")
         }
         if usesProxy {
             try require(
@@ -101,7 +109,7 @@ package struct LoadPlan: Sendable {
     var usesProxy: Bool {
         switch workload {
         case .proxy: true
-        case .mixed: !services.proxied.isEmpty && weights.proxy > 0
+        case .mixed: !services.proxiedServiceNumbers.isEmpty && weights.proxy > 0
         case .lock, .limit, .permit: false
         }
     }
@@ -112,13 +120,13 @@ package struct LoadPlan: Sendable {
 
 /// The rule for when operations begin.
 package enum Pacing: Hashable, Sendable {
-    /// A Poisson process with this average rate per second, like independent callers, whether sidecars keep up or not.
-    /// Latencies count from when an operation was due, so a stall affects every operation that fell due
-    /// during it, not only the few that were in flight ("coordinated omission", Tene, "How NOT to Measure Latency",
-    /// 2015).
+    /// Operations begin as a Poisson process with this average rate per second, like those of independent callers, even
+    /// if sidecars cannot keep up. Latencies count from the due time of an operation. A stall therefore affects every
+    /// operation that was due during the stall, not only the few that were in flight ("coordinated omission", Tene,
+    /// "How NOT to Measure Latency", 2015).
     case openLoop(rate: Double)
-    /// Each client begins its next operation as soon as the last has ended. Finds the highest throughput. The latencies
-    /// are those of callers that wait for slow answers before they call again, and do not represent independent
+    /// Each client begins its next operation as soon as the last one has ended, which finds the highest throughput. The
+    /// latencies are those of callers that wait for slow answers before they call again, not those of independent
     /// callers.
     case closedLoop
 }

@@ -1,9 +1,9 @@
 internal import InterlockCore
 internal import InterlockJudge
 
-/// The modes of the locks. The number of a lock determines its kind, so each kind has hot and cold names.
+/// The mix of lock modes in a run. The number of a lock determines its kind, so each kind has hot and cold locks.
 package struct LockModeMix: Hashable, Sendable {
-    /// The number of locks out of ten that are shared by readers and writers.
+    /// The number of locks out of ten that readers and writers share.
     package var readersAndWriters: Int
     /// The number of locks out of ten that are semaphores.
     package var semaphores: Int
@@ -19,7 +19,7 @@ package struct LockModeMix: Hashable, Sendable {
         self.slots = slots
     }
 
-    /// Seven exclusive locks out of ten, two for readers and writers, one semaphore.
+    /// A mix of ten locks: seven exclusive ones, two for readers and writers, and one semaphore.
     package static let mixed = LockModeMix(readersAndWriters: 2, semaphores: 1)
 
     func mode(ofLock lock: Int, random: inout SeededRandom) -> LeaseMode {

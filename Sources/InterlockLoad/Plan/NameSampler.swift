@@ -1,14 +1,14 @@
 internal import Glibc
 package import InterlockCore
 
-/// Draws names by their numbers, where 0 is the most frequent. Takes constant memory and, on average, constant time.
+/// Draws the numbers of names, where 0 is the most frequent name. Takes constant memory and, on average, constant time.
 ///
-/// Zipf's law by rejection-inversion: Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-/// discrete distributions", ACM Transactions on Modeling and Computer Simulation 6 (1996).
+/// Draws from Zipf's law by rejection-inversion: Hörmann and Derflinger, "Rejection-inversion to generate variates from
+/// monotone discrete distributions", ACM Transactions on Modeling and Computer Simulation 6 (1996).
 package struct NameSampler: Sendable {
     /// The maximum number of names.
     package static let maximumNames = 10_000_000
-    /// The maximum useful exponent. Beyond it, practically every draw is the first name.
+    /// The maximum useful exponent. With a higher exponent, practically every draw is the first name.
     package static let maximumExponent = 20.0
 
     private enum Distribution: Sendable {
@@ -20,6 +20,7 @@ package struct NameSampler: Sendable {
     package let count: Int
     private let distribution: Distribution
 
+    /// Creates a sampler.
     /// - Parameter count: the number of names, from 1 to `maximumNames`.
     package init(among count: Int, skew: NameSkew) {
         precondition((1...Self.maximumNames).contains(count), "a run needs 1 to \(Self.maximumNames) names")
@@ -40,13 +41,13 @@ package struct NameSampler: Sendable {
     }
 }
 
-/// Draws numbers from 1 whose frequencies fall by a power law. The members have the names of the paper: `h` is the
-/// frequency, extended to real numbers, and `integral` is its integral.
+/// Draws numbers from 1 whose frequencies fall by a power law. As in the paper, `h` is the frequency, extended to real
+/// numbers. `integral` is the integral of `h`.
 private struct Zipf: Sendable {
     private let count: Double
     private let exponent: Double
-    private let first: Double
-    private let last: Double
+    private let firstArea: Double
+    private let lastArea: Double
     /// The distance below a whole number within which a point is accepted without evaluating `h`.
     private let acceptanceBound: Double
 
@@ -54,14 +55,14 @@ private struct Zipf: Sendable {
         precondition(exponent > 0, "the exponent of Zipf's law must be above 0")
         self.count = Double(count)
         self.exponent = exponent
-        first = Self.integral(1.5, exponent) - 1
-        last = Self.integral(Double(count) + 0.5, exponent)
+        firstArea = Self.integral(1.5, exponent) - 1
+        lastArea = Self.integral(Double(count) + 0.5, exponent)
         acceptanceBound = 2 - Self.inverse(Self.integral(2.5, exponent) - Self.h(2, exponent), exponent)
     }
 
     func next(using random: inout SeededRandom) -> Int {
         while true {
-            let area = last + random.unit() * (first - last)
+            let area = lastArea + random.unit() * (firstArea - lastArea)
             let point = Self.inverse(area, exponent)
             let candidate = min(max((point + 0.5).rounded(.down), 1), count)
             if candidate - point <= acceptanceBound
@@ -80,16 +81,16 @@ private struct Zipf: Sendable {
     }
 
     private static func inverse(_ area: Double, _ exponent: Double) -> Double {
-        // Without the bound, rounding could leave the domain of the logarithm.
+        // Rounding could otherwise produce an argument outside the domain of the logarithm.
         exp(relativeLogarithm(max(-1, area * (1 - exponent))) * area)
     }
 
-    /// Returns (eˣ − 1) ÷ x, accurate near 0, where an exponent near 1 leads.
+    /// Returns (eˣ − 1) ÷ x. It is accurate near 0, which matters if the exponent is near 1.
     private static func relativeExponential(_ x: Double) -> Double {
         abs(x) > 1e-8 ? expm1(x) / x : 1 + x / 2
     }
 
-    /// Returns ln(1 + x) ÷ x, accurate near 0.
+    /// Returns ln(1 + x) ÷ x. It is accurate near 0.
     private static func relativeLogarithm(_ x: Double) -> Double {
         abs(x) > 1e-8 ? log1p(x) / x : 1 - x / 2
     }

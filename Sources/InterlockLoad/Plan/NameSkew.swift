@@ -2,8 +2,7 @@
 package enum NameSkew: Hashable, Sendable, CustomStringConvertible {
     /// All names are equally frequent.
     case uniform
-    /// The k-th name has a frequency proportional to 1 ÷ k to the power of `exponent`: a few hot names, and a long
-    /// tail.
+    /// The frequency of the k-th name is proportional to 1 ÷ k to the power of `exponent`, so a few names are hot.
     case zipf(exponent: Double)
 
     private static let zipfPrefix = "zipf:"

@@ -1,13 +1,13 @@
 package import InterlockClient
 internal import RedisClient
 
-/// A sidecar that the run drives.
+/// A sidecar that receives the load of a run.
 package struct SidecarEndpoint: Sendable {
     /// The number of the sidecar in the fleet, from 0.
     package var number: Int
-    /// The RESP API. Requests to the HTTP API carry the same API key.
+    /// The settings of connections to the RESP API. Requests to the HTTP API carry the same API key.
     package var resp: SidecarClientConfiguration
-    /// The HTTP API; `nil` if the run sends no requests through the proxy.
+    /// The address of the HTTP API; `nil` if the run sends no requests through the proxy.
     package var http: HTTPAddress?
 
     package struct HTTPAddress: Hashable, Sendable {
@@ -51,20 +51,20 @@ package struct SidecarEndpoint: Sendable {
             return resp(at: .unixSocket(path: path))
         }
         let isURL = argument.contains("://")
-        // A URL, or a malformed one, may contain a key, so the error does not repeat it.
-        let shown = isURL || argument.contains("@") ? nil : argument
+        // A URL may contain an API key even if it is malformed, so the error does not repeat it.
+        let shownArgument = isURL || argument.contains("@") ? nil : argument
         let url: RedisConfiguration
         do {
             url = try RedisConfiguration(url: isURL ? argument : "redis://" + argument)
         } catch {
-            throw LoadArgumentError(expected: "\(expectation); \(error.reason)", found: shown)
+            throw LoadArgumentError(expected: "\(expectation); \(error.reason)", found: shownArgument)
         }
         guard url.database == 0, isURL || url.password == nil else {
             throw LoadArgumentError(expected: "\(expectation), without a database", found: nil)
         }
-        // The default port of a URL is that of Redis, which no sidecar uses.
+        // Without a port, the URL would mean the default port of Redis, which no sidecar uses.
         guard namesPort(argument, url) else {
-            throw LoadArgumentError(expected: "\(expectation), with a port", found: shown)
+            throw LoadArgumentError(expected: "\(expectation), with a port", found: shownArgument)
         }
         var resp =
             switch url.address {
@@ -78,6 +78,7 @@ package struct SidecarEndpoint: Sendable {
         return resp
     }
 
+    /// Returns whether the argument itself contains the port of its address.
     private static func namesPort(_ argument: String, _ url: RedisConfiguration) -> Bool {
         switch url.address {
         case .unixSocket, .primary, .cluster: true

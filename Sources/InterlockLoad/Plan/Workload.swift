@@ -8,6 +8,6 @@ package enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
     case permit
     /// Requests through the guarded proxy.
     case proxy
-    /// All of these; see `WorkloadWeights`.
+    /// All operations, weighted by `WorkloadWeights`.
     case mixed
 }

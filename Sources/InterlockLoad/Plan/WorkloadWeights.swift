@@ -1,4 +1,4 @@
-/// The weights of the operations of a mixed run, with an arbitrary sum.
+/// The weights of the operations of a mixed run. Their sum is arbitrary.
 package struct WorkloadWeights: Hashable, Sendable {
     package var lock: Double
     package var limit: Double

@@ -1,4 +1,4 @@
-/// Numbers of a run in readable form. A dash replaces non-finite numbers; any size is supported.
+/// Formats the numbers of a run for people. Supports numbers of any size, and replaces non-finite ones with a dash.
 package enum Figure {
     /// Returns a number with thousands separators: `1,234,567`.
     package static func count(_ count: some BinaryInteger) -> String {
@@ -35,7 +35,7 @@ package enum Figure {
 
     /// Returns a number with this many decimals: `0.42`.
     package static func decimals(_ value: Double, _ count: Int) -> String {
-        // Above this a Double has few decimals, and the scaled number may overflow an Int.
+        // A larger Double has few decimals, and the scaled number may overflow an Int.
         guard value.isFinite, abs(value) < 1e15 else { return value.isFinite ? "\(value)" : missingValue }
         let scale = (0..<count).reduce(1) { scale, _ in scale * 10 }
         let scaled = (value.magnitude * Double(scale)).rounded()
@@ -60,7 +60,7 @@ package enum Figure {
         }
     }
 
-    /// Returns the number without trailing zeros after the decimal point.
+    /// Returns a formatted number without trailing zeros after the decimal point.
     static func trimmed(_ figure: String) -> String {
         guard figure.contains(".") else { return figure }
         var trimmed = Substring(figure)
@@ -71,7 +71,7 @@ package enum Figure {
 
     static let missingValue = "–"
 
-    /// Returns three digits, at most two of them decimals.
+    /// Returns a number with three digits, at most two of them after the decimal point.
     private static func digits(_ value: Double) -> String {
         switch abs(value) {
         case 0: "0"

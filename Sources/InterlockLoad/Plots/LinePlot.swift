@@ -30,52 +30,54 @@ struct LinePlot: Plot {
 
     private func path(_ line: PlotLine) -> Markup {
         var path = Markup()
-        var isGap = true
+        var isAfterGap = true
         for point in line.points {
             guard let x = frame.x(point.x), let y = frame.y(point.y) else {
-                isGap = true
+                isAfterGap = true
                 continue
             }
-            // Round line ends make a line of length zero visible, which shows isolated points.
-            path += isGap ? "M\(x) \(y)h0" : "L\(x) \(y)"
-            isGap = false
+            // With round line ends, a line of length zero is visible, so isolated points are too.
+            path += isAfterGap ? "M\(x) \(y)h0" : "L\(x) \(y)"
+            isAfterGap = false
         }
         return "<path class=\"line \(line.tone.styleName)\(line.isDashed ? " dashed" : "")\" d=\"\(path)\"/>"
     }
 
-    /// Returns a dot with a tooltip per point if the line has few points.
+    /// Returns a dot with a tooltip for each point; nothing if the line has many points.
     private func dots(_ line: PlotLine) -> Markup {
-        guard line.points.count <= Self.dottedPoints, case .axis(let side) = frame.side else { return "" }
+        guard line.points.count <= Self.maximumDots, case .axis(let side) = frame.side else { return "" }
         var dots = Markup()
         for point in line.points {
             guard let x = frame.x(point.x), let y = frame.y(point.y) else { continue }
-            let words = "\(line.name): \(side.unit.figure(point.y)) at \(frame.x.unit.figure(point.x))"
+            let title = "\(line.name): \(side.unit.figure(point.y)) at \(frame.x.unit.figure(point.x))"
             dots +=
-                "<circle class=\"area \(line.tone.styleName)\" cx=\"\(x)\" cy=\"\(y)\" r=\"2.8\"><title>\(words)</title></circle>"
+                "<circle class=\"area \(line.tone.styleName)\" cx=\"\(x)\" cy=\"\(y)\" r=\"2.8\"><title>\(title)</title></circle>"
         }
         return dots
     }
 
     var numbers: PlotNumbers {
         guard case .axis(let side) = frame.side else { return PlotNumbers(columns: [], rows: [], total: 0) }
-        var figures: [Double: [Double]] = [:]
+        var rowsByX: [Double: [Double]] = [:]
         for (column, line) in lines.enumerated() {
             for point in line.points where frame.x(point.x) != nil {
-                figures[point.x, default: Array(repeating: .nan, count: lines.count)][column] = point.y
+                rowsByX[point.x, default: Array(repeating: .nan, count: lines.count)][column] = point.y
             }
         }
-        let all = figures.sorted { $0.key < $1.key }
-        let shown = Thinning.heaviest(all, limit: PlotNumbers.limit) { weight(of: $0.value) < weight(of: $1.value) }
+        let allRows = rowsByX.sorted { $0.key < $1.key }
+        let shownRows = Thinning.heaviest(allRows, limit: PlotNumbers.limit) {
+            weight(of: $0.value) < weight(of: $1.value)
+        }
         return PlotNumbers(
             columns: [frame.x.label] + lines.map(\.name),
-            rows: shown.map { x, row in
+            rows: shownRows.map { x, row in
                 [frame.x.unit.figure(x)] + row.map { $0.isFinite ? side.unit.figure($0) : Figure.missingValue }
             },
-            total: all.count)
+            total: allRows.count)
     }
 
     /// Returns the highest value of a row, which thinning must keep.
     private func weight(of row: [Double]) -> Double { row.lazy.filter(\.isFinite).max() ?? -.infinity }
 
-    private static let dottedPoints = 60
+    private static let maximumDots = 60
 }

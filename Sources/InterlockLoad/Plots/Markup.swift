@@ -1,5 +1,4 @@
-/// HTML or SVG text. Literals in the source are trusted; interpolated values are escaped unless they are markup
-/// themselves.
+/// HTML or SVG text. Trusts the literals in the source, and escapes interpolated values unless they are `Markup`.
 struct Markup: Hashable, Sendable, ExpressibleByStringInterpolation {
     private(set) var text: String
 
@@ -11,9 +10,9 @@ struct Markup: Hashable, Sendable, ExpressibleByStringInterpolation {
     init(stringInterpolation: StringInterpolation) { text = stringInterpolation.text }
 
     static func + (left: Self, right: Self) -> Self {
-        var both = left
-        both += right
-        return both
+        var joined = left
+        joined += right
+        return joined
     }
 
     static func += (left: inout Self, right: Self) { left.text += right.text }
@@ -32,8 +31,8 @@ struct Markup: Hashable, Sendable, ExpressibleByStringInterpolation {
 
         mutating func appendInterpolation(_ number: Int) { text += String(number) }
 
-        /// Appends a coordinate, rounded to a tenth of a pixel. A coordinate that is not finite, or is huge, becomes 0
-        /// so that the drawing stays valid.
+        /// Appends a coordinate, rounded to a tenth of a pixel. A coordinate that is not finite, or huge, becomes 0, so
+        /// that the drawing stays valid.
         mutating func appendInterpolation(_ coordinate: Double) {
             guard coordinate.isFinite, abs(coordinate) < 1e6 else {
                 text += "0"

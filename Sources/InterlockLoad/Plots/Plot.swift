@@ -1,7 +1,7 @@
 /// A plot: its frame and the contents.
 protocol Plot {
     var frame: PlotFrame { get }
-    /// Whether there is nothing to draw but the frame.
+    /// Whether the plot has no contents to draw.
     var isEmpty: Bool { get }
     /// The contents of the frame.
     var drawing: Markup { get }
@@ -10,8 +10,9 @@ protocol Plot {
 }
 
 extension Plot {
-    /// Returns one `svg` element without scripts and external resources.
-    /// - Parameter id: a prefix that is unique in the page. The page must include the style sheet.
+    /// Returns the plot as one `svg` element without scripts and external resources. The page must include the style
+    /// sheet.
+    /// - Parameter id: a prefix of element IDs that is unique in the page.
     func svg(id: String) -> Markup {
         let content = isEmpty ? frame.emptyNotice : drawing
         return """
@@ -22,9 +23,9 @@ extension Plot {
     }
 }
 
-/// The style sheet of all plots. Drawings use only class names, so one drawing works in light and dark mode.
+/// The style sheet of all plots. Drawings use only class names, so the same drawing works in light and dark mode.
 enum PlotStyle {
-    /// The rules for light mode, with dark mode for readers who prefer it.
+    /// The rules of the style sheet, with colors for light and dark mode.
     static let page: Markup = "\(shapes)\(colors(light))@media (prefers-color-scheme: dark){\(colors(dark))}"
 
     private struct Palette {
@@ -34,7 +35,7 @@ enum PlotStyle {
         let band: String
         let alarm: String
         let reference: String
-        /// The colors of `PlotTone.series`. They also differ in lightness, for readers who confuse red and green.
+        /// The colors of `PlotTone.series`. They also differ in lightness, for color-blind readers.
         let series: [String]
     }
 

@@ -9,13 +9,13 @@ struct PlotAxis: Hashable, Sendable {
     let label: String
     let unit: AxisUnit
     let scale: Scale
-    /// A finite, non-empty range; positive if the axis is logarithmic.
+    /// The range of values that the axis shows: finite, non-empty, and positive if the axis is logarithmic.
     let domain: ClosedRange<Double>
 
     /// Creates an axis that covers all `values` that its scale can show.
     ///
-    /// - Parameter isExact: whether the axis ends where the values end, like time. Otherwise it includes 0 and ends at
-    ///   ticks.
+    /// - Parameter isExact: whether a linear axis ends at the outermost values, as a time axis does. Otherwise the axis
+    ///   includes 0 and ends at ticks.
     init(
         label: String, unit: AxisUnit, scale: Scale = .linear, showing values: some Sequence<Double>, isExact: Bool = false
     ) {
@@ -28,15 +28,16 @@ struct PlotAxis: Hashable, Sendable {
         }
         switch scale {
         case .linear:
-            let shown = extent ?? 0...1
-            let low = isExact ? shown.lowerBound : min(shown.lowerBound, 0)
-            let high = shown.upperBound > low ? shown.upperBound : low + max(1, abs(low))
+            let range = extent ?? 0...1
+            let low = isExact ? range.lowerBound : min(range.lowerBound, 0)
+            let high = range.upperBound > low ? range.upperBound : low + max(1, abs(low))
             let step = unit.step(atLeast: (high - low) / 6)
             domain = isExact ? low...high : (low / step).rounded(.down) * step...(high / step).rounded(.up) * step
         case .logarithmic:
-            let shown = extent ?? 1...10
-            let low = Self.roundNumbers(from: shown.lowerBound / 10, through: shown.lowerBound).last ?? shown.lowerBound
-            let high = Self.roundNumbers(from: shown.upperBound, through: shown.upperBound * 10).first ?? shown.upperBound
+            let range = extent ?? 1...10
+            let (minimum, maximum) = (range.lowerBound, range.upperBound)
+            let low = Self.roundNumbers(from: minimum / 10, through: minimum).last ?? minimum
+            let high = Self.roundNumbers(from: maximum, through: maximum * 10).first ?? maximum
             domain = low...(high > low ? high : low * 10)
         }
     }
@@ -59,8 +60,8 @@ struct PlotAxis: Hashable, Sendable {
             guard first <= last, last - first < 20 else { return [domain.lowerBound, domain.upperBound] }
             return (0...Int(last - first)).map { (first + Double($0)) * step }
         case .logarithmic:
-            let round = Self.roundNumbers(from: domain.lowerBound, through: domain.upperBound)
-            guard round.count > 7 else { return round }
+            let roundNumbers = Self.roundNumbers(from: domain.lowerBound, through: domain.upperBound)
+            guard roundNumbers.count > 7 else { return roundNumbers }
             let powers = Self.powersOfTen(from: domain.lowerBound, through: domain.upperBound)
             let stride = (powers.count + 7) / 8
             return powers.enumerated().filter { $0.offset % stride == 0 }.map(\.element)
@@ -85,7 +86,7 @@ struct PlotAxis: Hashable, Sendable {
 }
 
 extension PlotAxis.Scale {
-    /// Returns whether the scale can show `value`. Larger values would make the arithmetic imprecise.
+    /// Returns whether the scale can show `value`. It excludes values so large that the arithmetic would be imprecise.
     func shows(_ value: Double) -> Bool {
         switch self {
         case .linear: value.isFinite && abs(value) < 1e15
@@ -101,13 +102,13 @@ extension PlotAxis.Scale {
     }
 }
 
-/// The unit of an axis. Determines the format of its numbers and the ticks.
+/// The unit of an axis, which determines the ticks and the format of numbers.
 enum AxisUnit: Hashable, Sendable {
     case number
     case microseconds
     /// Seconds since the start of the run.
     case seconds
-    /// The value 1 ÷ (1 − fraction): 10 is the 90th percentile, 100 the 99th.
+    /// The value 1 ÷ (1 − fraction): 10 stands for the 90th percentile, 100 for the 99th.
     case percentile
 
     /// Returns the text of a tick.
@@ -120,7 +121,7 @@ enum AxisUnit: Hashable, Sendable {
         }
     }
 
-    /// Returns the text for a table or a tooltip.
+    /// Returns the text of a value in a table or a tooltip.
     func figure(_ value: Double) -> String {
         switch self {
         case .number: Figure.trimmed(Figure.decimals(value, 3))
@@ -130,7 +131,8 @@ enum AxisUnit: Hashable, Sendable {
         }
     }
 
-    /// Returns the smallest step in common use (1, 2, 5 … or clock steps), for a linear axis.
+    /// Returns the step between the ticks of a linear axis: the smallest round number (1, 2, 5, 10 …) or time (15 s, 1
+    /// min …) that is not below `smallest`.
     func step(atLeast smallest: Double) -> Double {
         if self == .seconds, smallest > 10, let step = Self.clockSteps.first(where: { $0 >= smallest }) { return step }
         guard smallest > 0 else { return 1 }

@@ -11,10 +11,10 @@ struct PlotFrame: Hashable, Sendable {
         let mark: Mark
     }
 
-    /// The left side of the plot.
+    /// The contents of the left side of the plot.
     enum Side: Hashable, Sendable {
         case axis(PlotAxis)
-        /// Named rows with their heights, from the top.
+        /// Named rows, from top to bottom.
         case rows(label: String, [Row])
     }
 
@@ -32,11 +32,12 @@ struct PlotFrame: Hashable, Sendable {
     let summary: String
     let x: PlotAxis
     let side: Side
-    /// The legend, in rows no wider than the plot.
+    /// The entries of the legend, in rows that fit the width of the plot.
     let legendRows: [[LegendEntry]]
     /// The bands that overlap the domain of the x axis.
     let bands: [PlotBand]
-    /// The top of the area, in pixels of the drawing, below the legend, the label and the names of bands.
+    /// The y coordinate of the top of the area, in pixels of the drawing. The legend, the label of the left side and
+    /// the names of bands are above it.
     let top: Double
 
     init(title: String, summary: String, x: PlotAxis, side: Side, legend: [LegendEntry] = [], bands: [PlotBand] = []) {
@@ -46,8 +47,9 @@ struct PlotFrame: Hashable, Sendable {
         self.side = side
         self.legendRows = Self.rows(of: legend)
         self.bands = bands.filter {
-            x.position(of: $0.began) != nil && x.position(of: $0.ended) != nil && $0.ended >= x.domain.lowerBound
-                && $0.began <= x.domain.upperBound
+            x.position(of: $0.beganSeconds) != nil && x.position(of: $0.endedSeconds) != nil
+                && $0.endedSeconds >= x.domain.lowerBound
+                && $0.beganSeconds <= x.domain.upperBound
         }
         top = 28 + Double(legendRows.count) * 18 + (self.bands.isEmpty ? 0 : Double(Self.bandRows) * Self.bandRowHeight)
     }
@@ -63,8 +65,8 @@ struct PlotFrame: Hashable, Sendable {
 
     var height: Double { top + areaHeight + 44 }
 
-    /// The baseline of the y axis label.
-    private var labelLine: Double { 16 + Double(legendRows.count) * 18 }
+    /// The y coordinate of the baseline of the left side's label.
+    private var labelBaseline: Double { 16 + Double(legendRows.count) * 18 }
 
     // MARK: Coordinates
 
@@ -93,36 +95,36 @@ struct PlotFrame: Hashable, Sendable {
             <text class="label" x="\(Self.left + Self.areaWidth)" y="\(bottom + 36)" text-anchor="end">\(x.label)</text>
             """
         for tick in x.ticks {
-            guard let position = x(tick) else { continue }
+            guard let tickX = x(tick) else { continue }
             ticks += """
-                <path class="axis" d="M\(position) \(bottom)v4"/>\
-                <text x="\(position)" y="\(bottom + 18)" text-anchor="middle">\(x.unit.tick(tick))</text>
+                <path class="axis" d="M\(tickX) \(bottom)v4"/>\
+                <text x="\(tickX)" y="\(bottom + 18)" text-anchor="middle">\(x.unit.tick(tick))</text>
                 """
         }
         return ticks
     }
 
     private var sideTicks: Markup {
-        func tick(_ line: Double, _ baseline: Double, _ text: String) -> Markup {
+        func tick(lineAt y: Double, baseline: Double, label: String) -> Markup {
             """
-            <path class="grid" d="M\(Self.left) \(line)h\(Self.areaWidth)"/>\
-            <text x="\(Self.left - 8)" y="\(baseline)" text-anchor="end">\(text)</text>
+            <path class="grid" d="M\(Self.left) \(y)h\(Self.areaWidth)"/>\
+            <text x="\(Self.left - 8)" y="\(baseline)" text-anchor="end">\(label)</text>
             """
         }
         switch side {
         case .axis(let axis):
-            var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelLine)\">\(axis.label)</text>"
+            var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelBaseline)\">\(axis.label)</text>"
             for value in axis.ticks {
-                guard let line = y(value) else { continue }
-                ticks += tick(line, line + 4, axis.unit.tick(value))
+                guard let tickY = y(value) else { continue }
+                ticks += tick(lineAt: tickY, baseline: tickY + 4, label: axis.unit.tick(value))
             }
             return ticks
         case .rows(let label, let rows):
-            var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelLine)\">\(label)</text>"
-            var position = top
+            var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelBaseline)\">\(label)</text>"
+            var rowTop = top
             for row in rows {
-                ticks += tick(position, position + row.height / 2 + 4, row.name)
-                position += row.height
+                ticks += tick(lineAt: rowTop, baseline: rowTop + row.height / 2 + 4, label: row.name)
+                rowTop += row.height
             }
             return ticks
         }
@@ -134,21 +136,23 @@ extension PlotFrame {
     static let bandRows = 2
     static let bandRowHeight = 12.0
 
-    /// The bands, with as many names as fit.
+    /// The drawing of the bands, with as many names as fit.
     var shading: Markup {
         var shading = Markup()
-        var taken = [Double](repeating: -.infinity, count: Self.bandRows)
-        for band in Thinning.heaviest(bands, by: { $0.ended - $0.began < $1.ended - $1.began }) {
-            guard let began = x(band.began), let ended = x(band.ended) else { continue }
+        var rowEnds = [Double](repeating: -.infinity, count: Self.bandRows)
+        for band in Thinning.heaviest(
+            bands, by: { $0.endedSeconds - $0.beganSeconds < $1.endedSeconds - $1.beganSeconds })
+        {
+            guard let left = x(band.beganSeconds), let right = x(band.endedSeconds) else { continue }
             shading += """
-                <rect class="band" x="\(began)" y="\(top)" width="\(max(ended - began, 1.5))" height="\(areaHeight)">\
+                <rect class="band" x="\(left)" y="\(top)" width="\(max(right - left, 1.5))" height="\(areaHeight)">\
                 <title>\(band.detail)</title></rect>
                 """
-            let end = began + TextWidth.pixels(of: band.name, size: 10)
-            guard end <= Self.width, let row = taken.firstIndex(where: { $0 < began }) else { continue }
-            taken[row] = end + 4
-            let line = top - 4 - Double(Self.bandRows - 1 - row) * Self.bandRowHeight
-            shading += "<text class=\"bandname\" x=\"\(began)\" y=\"\(line)\">\(band.name)</text>"
+            let nameEnd = left + TextWidth.pixels(of: band.name, size: 10)
+            guard nameEnd <= Self.width, let row = rowEnds.firstIndex(where: { $0 < left }) else { continue }
+            rowEnds[row] = nameEnd + 4
+            let baseline = top - 4 - Double(Self.bandRows - 1 - row) * Self.bandRowHeight
+            shading += "<text class=\"bandname\" x=\"\(left)\" y=\"\(baseline)\">\(band.name)</text>"
         }
         return shading
     }
@@ -157,15 +161,15 @@ extension PlotFrame {
 extension PlotFrame {
     static func rows(of legend: [LegendEntry]) -> [[LegendEntry]] {
         var rows: [[LegendEntry]] = []
-        var end = Double.infinity
+        var rowEnd = Double.infinity
         for entry in legend {
             let width = legendWidth(entry)
-            if end + width > Self.width - 12 {
+            if rowEnd + width > Self.width - 12 {
                 rows.append([])
-                end = 4
+                rowEnd = 4
             }
             rows[rows.count - 1].append(entry)
-            end += width
+            rowEnd += width
         }
         return rows
     }
@@ -173,7 +177,7 @@ extension PlotFrame {
     var legendRow: Markup {
         var markup = Markup()
         for (row, entries) in legendRows.enumerated() {
-            var position = 4.0
+            var x = 4.0
             let middle = 10 + Double(row) * 18
             for entry in entries {
                 let swatch: Markup =
@@ -181,13 +185,13 @@ extension PlotFrame {
                     case .line, .dashes:
                         """
                         <path class="line \(entry.tone.styleName)\(entry.mark == .dashes ? " dashed" : "")" \
-                        d="M\(position) \(middle)h18"/>
+                        d="M\(x) \(middle)h18"/>
                         """
                     case .area:
-                        "<rect class=\"area \(entry.tone.styleName)\" x=\"\(position)\" y=\"\(middle - 5)\" width=\"18\" height=\"10\"/>"
+                        "<rect class=\"area \(entry.tone.styleName)\" x=\"\(x)\" y=\"\(middle - 5)\" width=\"18\" height=\"10\"/>"
                     }
-                markup += "\(swatch)<text x=\"\(position + 23)\" y=\"\(middle + 4)\">\(entry.name)</text>"
-                position += Self.legendWidth(entry)
+                markup += "\(swatch)<text x=\"\(x + 23)\" y=\"\(middle + 4)\">\(entry.name)</text>"
+                x += Self.legendWidth(entry)
             }
         }
         return markup
@@ -198,9 +202,9 @@ extension PlotFrame {
     }
 }
 
-/// Estimates the width of a text. The reader's fonts are unknown.
+/// Estimates the width of a text, because the reader's fonts are unknown.
 enum TextWidth {
-    /// Returns the width in pixels at a font size in pixels. Errs on the wide side: overlapping texts are worse than
+    /// Returns the width in pixels at a font size in pixels. Overestimates, because overlapping texts are worse than
     /// gaps.
     static func pixels(of text: String, size: Double) -> Double {
         text.unicodeScalars.reduce(0) { $0 + ($1.value < 0x2E80 ? 0.58 : 1) * size }

@@ -1,4 +1,4 @@
-/// The label, unit and scale of an axis without a domain.
+/// The label, unit and scale of an axis whose domain is not known yet.
 struct PlotLabel: Hashable, Sendable {
     let text: String
     let unit: AxisUnit
@@ -10,6 +10,6 @@ struct PlotLabel: Hashable, Sendable {
         self.scale = scale
     }
 
-    /// The x axis of all plots over the time of a run.
+    /// The x axis of every plot over time.
     static let time = PlotLabel("time since the start", unit: .seconds)
 }

@@ -2,17 +2,18 @@
 struct PlotLine: Hashable, Sendable {
     struct Point: Hashable, Sendable {
         var x: Double
-        /// The value; a gap if it is not finite.
+        /// The value. The line has a gap if it is not finite.
         var y: Double
     }
 
     let name: String
     let tone: PlotTone
     let isDashed: Bool
-    /// The points in the order of `x`; at most `Thinning.limit`.
+    /// At most `Thinning.limit` points, in the order of `x`.
     let points: [Point]
 
-    /// - Parameter points: any number of points, which are thinned.
+    /// Creates a line, and thins its points.
+    /// - Parameter points: any number of points, in the order of `x`.
     init(name: String, tone: PlotTone, isDashed: Bool = false, points: [Point]) {
         self.name = name
         self.tone = tone

@@ -7,6 +7,6 @@ struct PlotNumbers: Hashable, Sendable {
     let rows: [[String]]
     /// The number of rows before thinning.
     let total: Int
-    /// A description of the rows that are shown.
+    /// A description of the rows that remain after thinning.
     var choice = "the highest of each interval"
 }

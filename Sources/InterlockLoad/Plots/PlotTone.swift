@@ -7,6 +7,7 @@ enum PlotTone: Hashable, Sendable {
     /// The color of a reference value.
     case reference
 
+    /// The number of distinct colors for series.
     static let count = 8
 
     /// The class name in the style sheet.

@@ -1,30 +1,31 @@
-/// Shortens a long series so that a browser can show it, without dropping extremes.
+/// Shortens long series so that a browser can show them. Keeps the extremes.
 enum Thinning {
     /// The maximum number of points in a series.
     static let limit = 2000
 
-    /// Returns the lowest and the highest point of each stretch of `points`, in their order. A stretch of gaps becomes
-    /// one gap. O(n).
+    /// Divides `points` into intervals, and returns the lowest and the highest point of each, in their order. An
+    /// interval of gaps becomes one gap. O(n).
     static func points(_ points: [PlotLine.Point], limit: Int = limit) -> [PlotLine.Point] {
         guard points.count > limit else { return points }
-        return stretches(of: points, count: limit / 2).flatMap { stretch in
-            let shown = stretch.indices.filter { stretch[$0].y.isFinite }
-            guard let lowest = shown.min(by: { stretch[$0].y < stretch[$1].y }),
-                let highest = shown.max(by: { stretch[$0].y < stretch[$1].y })
-            else { return Array(stretch.prefix(1)) }
-            return lowest == highest ? [stretch[lowest]] : [stretch[min(lowest, highest)], stretch[max(lowest, highest)]]
+        return intervals(of: points, count: limit / 2).flatMap { interval in
+            let finiteIndices = interval.indices.filter { interval[$0].y.isFinite }
+            guard let lowest = finiteIndices.min(by: { interval[$0].y < interval[$1].y }),
+                let highest = finiteIndices.max(by: { interval[$0].y < interval[$1].y })
+            else { return Array(interval.prefix(1)) }
+            guard lowest != highest else { return [interval[lowest]] }
+            return [interval[min(lowest, highest)], interval[max(lowest, highest)]]
         }
     }
 
-    /// Returns the heaviest element of each stretch of `elements`. O(n).
+    /// Divides `elements` into intervals, and returns the heaviest element of each. O(n).
     static func heaviest<Element>(
         _ elements: [Element], limit: Int = limit, by isLighter: (Element, Element) -> Bool
     ) -> [Element] {
         guard elements.count > limit else { return elements }
-        return stretches(of: elements, count: limit).compactMap { $0.max(by: isLighter) }
+        return intervals(of: elements, count: limit).compactMap { $0.max(by: isLighter) }
     }
 
-    private static func stretches<Element>(of elements: [Element], count: Int) -> [ArraySlice<Element>] {
+    private static func intervals<Element>(of elements: [Element], count: Int) -> [ArraySlice<Element>] {
         (0..<count).map { elements[elements.count * $0 / count..<elements.count * ($0 + 1) / count] }
     }
 }

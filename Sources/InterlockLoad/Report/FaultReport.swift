@@ -7,20 +7,23 @@ package struct FaultReport: Codable, Hashable, Sendable {
     package var kind: FaultKind
     /// The affected sidecar; `nil` if the fault affected Redis or all sidecars.
     package var sidecar: Int?
-    package var began: Double
-    package var ended: Double
-    /// The seconds from the end of the fault until every sidecar served again; `nil` if another fault began earlier or
-    /// they never did.
-    package var recoveredAfter: Double?
+    /// The start of the fault, in seconds since the start of the run.
+    package var beganSeconds: Double
+    /// The end of the fault, in seconds since the start of the run.
+    package var endedSeconds: Double
+    /// The time in seconds from the end of the fault until every sidecar served again; `nil` if another fault began
+    /// before that, or a sidecar never served again.
+    package var recoveredAfterSeconds: Double?
 
     package init(
-        number: Int, kind: FaultKind, sidecar: Int?, began: Double, ended: Double, recoveredAfter: Double? = nil
+        number: Int, kind: FaultKind, sidecar: Int?, beganSeconds: Double, endedSeconds: Double,
+        recoveredAfterSeconds: Double? = nil
     ) {
         self.number = number
         self.kind = kind
         self.sidecar = sidecar
-        self.began = began
-        self.ended = ended
-        self.recoveredAfter = recoveredAfter
+        self.beganSeconds = beganSeconds
+        self.endedSeconds = endedSeconds
+        self.recoveredAfterSeconds = recoveredAfterSeconds
     }
 }

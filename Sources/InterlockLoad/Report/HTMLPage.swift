@@ -1,4 +1,4 @@
-/// A self-contained HTML page without scripts or external resources. A content security policy enforces this.
+/// A self-contained HTML page. Its content security policy forbids scripts and external resources.
 struct HTMLPage {
     let title: String
     let body: Markup

@@ -58,9 +58,9 @@ extension HTMLReport {
         let rows = Dictionary(uniqueKeysWithValues: zip(locks, locks.indices))
         let spans = report.ownership.compactMap { span -> SpanPlot.Span? in
             guard let row = rows[span.lock] else { return nil }
-            let moments = [Figure.moment(seconds: span.began), Figure.moment(seconds: span.ended)]
+            let moments = [Figure.moment(seconds: span.beganSeconds), Figure.moment(seconds: span.endedSeconds)]
             return SpanPlot.Span(
-                row: row, began: span.began, ended: span.ended, tone: .series(span.client),
+                row: row, beganSeconds: span.beganSeconds, endedSeconds: span.endedSeconds, tone: .series(span.client),
                 detail: "client \(span.client), sidecar \(span.sidecar), fence \(span.fence), \(moments[0]) – \(moments[1])",
                 figures: [
                     "lock \(span.lock)", "\(span.client)", "\(span.sidecar)", "\(span.fence)", moments[0], moments[1],
@@ -81,8 +81,10 @@ extension HTMLReport {
                 title: title,
                 summary:
                     "Grants in each window, by the time of the answers. Broken guarantees are listed under Violations.",
-                y: PlotLabel("grants per window", unit: .number), barName: "granted", boundName: "limit",
-                bars: windows.map { .init(began: $0.began, height: Double($0.granted), bound: Double($0.limit)) },
+                y: PlotLabel("grants per window", unit: .number), barName: "granted", limitName: "limit",
+                bars: windows.map {
+                    .init(beganSeconds: $0.beganSeconds, height: Double($0.granted), limit: Double($0.limit))
+                },
                 bands: bands, span: span)
         }
     }
@@ -90,17 +92,18 @@ extension HTMLReport {
     private var bands: [PlotBand] {
         report.faults.map { fault in
             let name = fault.sidecar.map { "\(fault.kind.rawValue) \($0)" } ?? fault.kind.rawValue
-            let recovery = fault.recoveredAfter.map { ", recovered after \(Figure.span(seconds: $0))" } ?? ""
-            let moments = "\(Figure.moment(seconds: fault.began)) – \(Figure.moment(seconds: fault.ended))"
+            let recoveryText = fault.recoveredAfterSeconds.map { ", recovered after \(Figure.span(seconds: $0))" } ?? ""
+            let moments =
+                "\(Figure.moment(seconds: fault.beganSeconds)) – \(Figure.moment(seconds: fault.endedSeconds))"
             return PlotBand(
-                name: name, detail: "fault \(fault.number): \(fault.kind.rawValue), \(fault.target), \(moments)\(recovery)",
-                began: fault.began,
-                ended: fault.ended)
+                name: name,
+                detail: "fault \(fault.number): \(fault.kind.rawValue), \(fault.target), \(moments)\(recoveryText)",
+                beganSeconds: fault.beganSeconds, endedSeconds: fault.endedSeconds)
         }
     }
 
-    /// The time axis of all plots: the whole run, so that plots are comparable.
-    private var span: [Double] { [0, report.duration] }
+    /// The start and the end of the run, which the time axis of every plot covers, so that plots are comparable.
+    private var span: [Double] { [0, report.durationSeconds] }
 
     private static let maximumLocks = 16
     private static let maximumServices = 8

@@ -11,12 +11,12 @@ extension HTMLReport {
 
     var violations: Markup {
         guard !report.check.isClean else { return "" }
-        let shown = report.check.violations.prefix(Self.maximumRows)
-        let more = report.check.total - shown.count
+        let shownViolations = report.check.violations.prefix(Self.maximumRows)
+        let hiddenCount = report.check.total - shownViolations.count
         return """
             <h2>Violations</h2>
-            <ol>\(shown.map { "<li>\($0.description)</li>\n" as Markup })</ol>
-            \(more > 0 ? "<p>… and \(Figure.count(more)) more.</p>" : "" as Markup)
+            <ol>\(shownViolations.map { "<li>\($0.description)</li>\n" as Markup })</ol>
+            \(hiddenCount > 0 ? "<p>… and \(Figure.count(hiddenCount)) more.</p>" : "" as Markup)
             """
     }
 
@@ -49,8 +49,8 @@ extension HTMLReport {
     var usage: Markup {
         let rows = report.processes.prefix(Self.maximumRows).map {
             [
-                $0.name, Figure.decimals($0.averageCores, 2), Figure.memory(bytes: $0.residentPeak),
-                Figure.memory(bytes: $0.residentEnd),
+                $0.name, Figure.decimals($0.averageCores, 2), Figure.memory(bytes: $0.residentPeakBytes),
+                Figure.memory(bytes: $0.residentEndBytes),
             ]
         }
         return """
@@ -63,15 +63,15 @@ extension HTMLReport {
         guard !report.faults.isEmpty else { return "<p>No faults were injected.</p>" }
         let rows = report.faults.prefix(Self.maximumRows).map { fault in
             [
-                "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.began),
-                Figure.moment(seconds: fault.ended),
-                fault.recoveredAfter.map { Figure.span(seconds: $0) } ?? Figure.missingValue,
+                "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.beganSeconds),
+                Figure.moment(seconds: fault.endedSeconds),
+                fault.recoveredAfterSeconds.map { Figure.span(seconds: $0) } ?? Figure.missingValue,
             ]
         }
-        let more = report.faults.count - rows.count
+        let hiddenCount = report.faults.count - rows.count
         return """
             \(HTMLPage.table("faults", ["fault", "kind", "target", "began", "ended", "recovered after"], Array(rows), words: 3))
-            \(more > 0 ? "<p>… and \(Figure.count(more)) more.</p>" : "" as Markup)
+            \(hiddenCount > 0 ? "<p>… and \(Figure.count(hiddenCount)) more.</p>" : "" as Markup)
             """
     }
 

@@ -8,7 +8,7 @@ package struct HTMLReport: Sendable {
         self.report = report
     }
 
-    /// The HTML text. Long series are thinned to what is visible, without dropping extremes.
+    /// The HTML text. Long series are thinned, but keep their extremes.
     package var text: String { HTMLPage(title: "\(report.title): \(report.check.verdict)", body: body).text }
 
     private var body: Markup {
@@ -36,9 +36,9 @@ package struct HTMLReport: Sendable {
 
     private var subtitle: String {
         // The formatter supports dates up to the end of the year 9999.
-        let seconds = Double(min(max(report.startedAt, 0), 253_402_300_799_999)) / 1000
+        let seconds = Double(min(max(report.startedAtMilliseconds, 0), 253_402_300_799_999)) / 1000
         let started = Date.ISO8601FormatStyle().format(Date(timeIntervalSince1970: seconds))
-        return "\(Figure.span(seconds: report.duration)) from \(started), seed \(report.seed)"
+        return "\(Figure.span(seconds: report.durationSeconds)) from \(started), seed \(report.seed)"
     }
 }
 
@@ -54,10 +54,12 @@ package struct ReportFile: Sendable {
     /// anything but a regular file, such as `/dev/stdout` or a named pipe.
     /// - Throws: `ReportFileError`.
     package func write(_ text: String) throws {
-        let kind = try? FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
-        guard !path.isEmpty, kind != .typeDirectory else { throw ReportFileError(path: path, reason: "it is not a file") }
+        let fileType = try? FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
+        guard !path.isEmpty, fileType != .typeDirectory else {
+            throw ReportFileError(path: path, reason: "it is not a file")
+        }
         // Replacing a device or a pipe with a file would break it for all other programs.
-        let isReplaceable = kind == nil || kind == .typeRegular
+        let isReplaceable = fileType == nil || fileType == .typeRegular
         do {
             try Data(text.utf8).write(to: URL(filePath: path), options: isReplaceable ? .atomic : [])
         } catch {

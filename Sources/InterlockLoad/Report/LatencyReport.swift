@@ -7,8 +7,8 @@ package struct LatencyReport: Codable, Hashable, Sendable {
     package var p99: Double
     package var p999: Double
     package var max: Double
-    /// The points of the percentile curve: fractions (0 ..< 1) increasingly close to 1, each with the latency that this
-    /// fraction of operations did not exceed.
+    /// The points of the percentile curve: ascending fractions (0 ..< 1), each with the latency that this fraction of
+    /// operations did not exceed.
     package var percentiles: [Percentile]
 
     package init(

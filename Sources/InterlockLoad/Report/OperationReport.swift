@@ -14,7 +14,7 @@ package struct OperationReport: Codable, Hashable, Sendable {
     package var unknown: Int
     /// The number of due operations that were never sent because the backlog was full or the run ended.
     package var unsent: Int
-    /// The latency of answered operations; `nil` if there are none.
+    /// The latencies of answered operations; `nil` if no operation was answered.
     package var latency: LatencyReport?
 
     package init(

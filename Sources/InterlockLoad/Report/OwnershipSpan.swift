@@ -4,15 +4,15 @@ package struct OwnershipSpan: Codable, Hashable, Sendable {
     package var client: Int
     package var sidecar: Int
     package var fence: Int64
-    package var began: Double
-    package var ended: Double
+    package var beganSeconds: Double
+    package var endedSeconds: Double
 
-    package init(lock: Int, client: Int, sidecar: Int, fence: Int64, began: Double, ended: Double) {
+    package init(lock: Int, client: Int, sidecar: Int, fence: Int64, beganSeconds: Double, endedSeconds: Double) {
         self.lock = lock
         self.client = client
         self.sidecar = sidecar
         self.fence = fence
-        self.began = began
-        self.ended = ended
+        self.beganSeconds = beganSeconds
+        self.endedSeconds = endedSeconds
     }
 }

@@ -4,15 +4,15 @@ package struct ProcessReport: Codable, Hashable, Sendable {
     package var name: String
     /// The average number of cores in use.
     package var averageCores: Double
-    /// The peak of the resident memory samples, in bytes.
-    package var residentPeak: Int
-    /// The resident memory at the end of the run, in bytes.
-    package var residentEnd: Int
+    /// The highest sample of the resident memory, in bytes.
+    package var residentPeakBytes: Int
+    /// The last sample of the resident memory, in bytes.
+    package var residentEndBytes: Int
 
-    package init(name: String, averageCores: Double, residentPeak: Int, residentEnd: Int) {
+    package init(name: String, averageCores: Double, residentPeakBytes: Int, residentEndBytes: Int) {
         self.name = name
         self.averageCores = averageCores
-        self.residentPeak = residentPeak
-        self.residentEnd = residentEnd
+        self.residentPeakBytes = residentPeakBytes
+        self.residentEndBytes = residentEndBytes
     }
 }

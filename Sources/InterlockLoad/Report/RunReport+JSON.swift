@@ -17,13 +17,13 @@ extension RunReport {
     }
 }
 
-// The JSON keys include the units: `_s` counts from the start of the run, `_ms` from the epoch.
+// The JSON keys include the units: times in `_s` count from the start of the run, times in `_ms` from the Unix epoch.
 
 extension RunReport {
     enum CodingKeys: String, CodingKey {
         case title, seed, settings, operations, timeline, processes, faults, ownership, windows, check
-        case startedAt = "started_at_ms"
-        case duration = "duration_s"
+        case startedAtMilliseconds = "started_at_ms"
+        case durationSeconds = "duration_s"
         case redisCommands = "redis_commands"
         case redisCommandsPerOperation = "redis_commands_per_operation"
     }
@@ -61,31 +61,31 @@ extension ProcessReport {
     enum CodingKeys: String, CodingKey {
         case name
         case averageCores = "cores"
-        case residentPeak = "resident_peak_bytes"
-        case residentEnd = "resident_end_bytes"
+        case residentPeakBytes = "resident_peak_bytes"
+        case residentEndBytes = "resident_end_bytes"
     }
 }
 
 extension FaultReport {
     enum CodingKeys: String, CodingKey {
         case number, kind, sidecar
-        case began = "began_s"
-        case ended = "ended_s"
-        case recoveredAfter = "recovered_after_s"
+        case beganSeconds = "began_s"
+        case endedSeconds = "ended_s"
+        case recoveredAfterSeconds = "recovered_after_s"
     }
 }
 
 extension OwnershipSpan {
     enum CodingKeys: String, CodingKey {
         case lock, client, sidecar, fence
-        case began = "began_s"
-        case ended = "ended_s"
+        case beganSeconds = "began_s"
+        case endedSeconds = "ended_s"
     }
 }
 
 extension WindowCount {
     enum CodingKeys: String, CodingKey {
         case service, granted, limit
-        case began = "began_s"
+        case beganSeconds = "began_s"
     }
 }

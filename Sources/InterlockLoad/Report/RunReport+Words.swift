@@ -4,8 +4,8 @@ extension RunReport {
     /// The number of commands that Redis received, such as `12,345, 2.01 per operation`, or `unknown`.
     package var redisUse: String {
         guard let redisCommands else { return "unknown" }
-        let share = redisCommandsPerOperation.map { ", \(Figure.decimals($0, 2)) per operation" } ?? ""
-        return Figure.decimals(redisCommands, 0) + share
+        let perOperation = redisCommandsPerOperation.map { ", \(Figure.decimals($0, 2)) per operation" } ?? ""
+        return Figure.decimals(redisCommands, 0) + perOperation
     }
 }
 
@@ -31,7 +31,7 @@ extension OperationReport {
 
     package var failedCount: Int { Self.sum(failed) }
 
-    /// The reasons for refused and failed operations, the most frequent of each ending first; at most 20 of each.
+    /// The reasons for refused and failed operations, at most 20 for each ending, the most frequent first.
     package var reasons: [(ending: Ending, reason: String, count: Int)] {
         [(Ending.refused, refused), (.failed, failed)].flatMap { ending, counts in
             counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(Self.maximumReasons)

@@ -6,10 +6,11 @@ package struct RunReport: Codable, Sendable {
     /// The workload, such as `mixed`.
     package var title: String
     /// The start of the run, as Unix time in milliseconds.
-    package var startedAt: Int64
-    package var duration: Double
+    package var startedAtMilliseconds: Int64
+    /// The time in seconds until the last operation ended.
+    package var durationSeconds: Double
     package var seed: UInt64
-    /// The settings in words, such as `load: 5,000/s, open loop`.
+    /// The settings of the run, such as `load` with the value `5,000/s, open loop`.
     package var settings: [Setting]
     package var operations: [OperationReport] = []
     /// The results per second.
@@ -20,16 +21,18 @@ package struct RunReport: Codable, Sendable {
     package var redisCommandsPerOperation: Double?
     package var processes: [ProcessReport] = []
     package var faults: [FaultReport] = []
-    /// The holders of the first few locks over time; bounded.
+    /// The holders of the first few locks over time. The number is limited.
     package var ownership: [OwnershipSpan] = []
-    /// The grants in each window of the first few limits; bounded.
+    /// The grants in each window of the first few limits. The number is limited.
     package var windows: [WindowCount] = []
     package var check = CheckReport()
 
-    package init(title: String, startedAt: Int64, duration: Double, seed: UInt64, settings: [Setting]) {
+    package init(
+        title: String, startedAtMilliseconds: Int64, durationSeconds: Double, seed: UInt64, settings: [Setting]
+    ) {
         self.title = title
-        self.startedAt = startedAt
-        self.duration = duration
+        self.startedAtMilliseconds = startedAtMilliseconds
+        self.durationSeconds = durationSeconds
         self.seed = seed
         self.settings = settings
     }

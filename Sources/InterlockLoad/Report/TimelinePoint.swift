@@ -7,8 +7,11 @@ package struct TimelinePoint: Codable, Hashable, Sendable {
     package var refused: Int
     /// The number of operations that failed or have an unknown outcome.
     package var failed: Int
+    /// The median latency in microseconds; `nil` if no operation was answered.
     package var p50: Double?
+    /// The 99th percentile of the latency in microseconds.
     package var p99: Double?
+    /// The maximum latency in microseconds.
     package var max: Double?
 
     package init(

@@ -2,13 +2,13 @@
 package struct WindowCount: Codable, Hashable, Sendable {
     package var service: String
     /// The start of the window in seconds since the start of the run.
-    package var began: Double
+    package var beganSeconds: Double
     package var granted: Int64
     package var limit: Int64
 
-    package init(service: String, began: Double, granted: Int64, limit: Int64) {
+    package init(service: String, beganSeconds: Double, granted: Int64, limit: Int64) {
         self.service = service
-        self.began = began
+        self.beganSeconds = beganSeconds
         self.granted = granted
         self.limit = limit
     }

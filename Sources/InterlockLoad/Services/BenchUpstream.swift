@@ -18,10 +18,11 @@ package final class BenchUpstream: Sendable {
         url = "http://127.0.0.1:\(port)"
     }
 
+    /// Starts an upstream.
     /// - Parameters:
-    ///   - group: the event loops of the server, preferably not the one of the run.
-    ///   - phases: the bad phases, from now on; `nil` if there are none.
-    ///   - seed: decides which requests of a bad phase fail.
+    ///   - group: the event loops of the server, preferably other ones than that of the run.
+    ///   - phases: the bad phases, counted from now on; `nil` to fail no call.
+    ///   - seed: the seed that determines which requests of a bad phase fail.
     /// - Throws: an error if the server cannot listen.
     package static func start(
         on group: any EventLoopGroup, phases: FailurePhases? = nil, seed: UInt64 = 1
@@ -48,7 +49,7 @@ package final class BenchUpstream: Sendable {
     }
 }
 
-/// The handler of one connection.
+/// Answers the requests of one connection.
 private final class UpstreamHandler: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
@@ -66,7 +67,7 @@ private final class UpstreamHandler: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         // Request bodies are ignored.
         guard case .end = unwrapInboundIn(data) else { return }
-        let status: HTTPResponseStatus = isBad ? .serviceUnavailable : .ok
+        let status: HTTPResponseStatus = failsNextCall() ? .serviceUnavailable : .ok
         let head = HTTPResponseHead(version: .http1_1, status: status, headers: ["Content-Length": "0"])
         context.write(wrapOutboundOut(.head(head)), promise: nil)
         context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
@@ -76,9 +77,10 @@ private final class UpstreamHandler: ChannelInboundHandler {
         context.close(promise: nil)
     }
 
-    private var isBad: Bool {
+    /// Draws whether the next call fails.
+    private func failsNextCall() -> Bool {
         guard let phases else { return false }
-        let time = TimeSource.system.now().nanoseconds - start.nanoseconds
-        return phases.isBad(atNanoseconds: time) && random.happens(phases.failures)
+        let nanoseconds = TimeSource.system.now().nanoseconds - start.nanoseconds
+        return phases.isBad(atNanoseconds: nanoseconds) && random.happens(phases.failureFraction)
     }
 }

@@ -17,7 +17,8 @@ package struct FleetConfiguration: Sendable {
         self.waitReplicas = waitReplicas
     }
 
-    /// The file for `interlock serve --config`. Flags set the address of Redis and the listening addresses.
+    /// The text of the file for `interlock serve --config`. Command-line flags set the address of Redis and the
+    /// listening addresses.
     package var yaml: String {
         var lines = [
             "listen: { max_connections: \(maximumConnections) }", "log: { level: warning }", "fleet_size: \(sidecars)",
@@ -33,19 +34,20 @@ package struct FleetConfiguration: Sendable {
         let rules = service.rules
         var lines = ["  \(quoted(rules.name)):"]
         if let url = service.url {
-            // The timeout keeps a call that an outage delays from outlasting its permit.
-            lines += ["    url: \(quoted(url))", "    timeouts: { total: \(rules.permitLifetime)ms }"]
+            // Because of the timeout, no call outlasts its permit, even if an outage delays it.
+            lines += ["    url: \(quoted(url))", "    timeouts: { total: \(rules.permitLifetimeMilliseconds)ms }"]
         }
         if !rules.limits.isEmpty {
             lines.append("    limits:")
             lines += rules.limits.enumerated().map { "      - \(limit($1, number: $0))" }
         }
         lines.append("    when_redis_is_down: \(rules.whenRedisIsDown.rawValue)")
-        lines.append("    permit_ttl: \(rules.permitLifetime)ms")
+        lines.append("    permit_ttl: \(rules.permitLifetimeMilliseconds)ms")
         if let permits = rules.halfOpenPermits {
             let breaker = service.breaker
+            let openFor = breaker.openForMilliseconds
             lines.append(
-                "    breaker: { failure_rate: \(breaker.failurePercent)%, window: \(breaker.window)ms, minimum_calls: \(breaker.minimumCalls), open_for: \(breaker.openFor.lowerBound)ms..\(breaker.openFor.upperBound)ms, half_open_permits: \(permits) }"
+                "    breaker: { failure_rate: \(breaker.failurePercent)%, window: \(breaker.windowMilliseconds)ms, minimum_calls: \(breaker.minimumCalls), open_for: \(openFor.lowerBound)ms..\(openFor.upperBound)ms, half_open_permits: \(permits) }"
             )
         }
         return lines
@@ -53,7 +55,8 @@ package struct FleetConfiguration: Sendable {
 
     private static func limit(_ rule: LimitRule, number: Int) -> String {
         var fields = [
-            "name: limit-\(number)", "limit: \(rule.limit)", "per: \(rule.window)ms", "algorithm: \(rule.algorithm.rawValue)",
+            "name: limit-\(number)", "limit: \(rule.limit)", "per: \(rule.windowMilliseconds)ms",
+            "algorithm: \(rule.algorithm.rawValue)",
         ]
         switch rule.algorithm {
         case .fixed, .sliding: break
@@ -72,17 +75,17 @@ package struct FleetConfiguration: Sendable {
 /// A service in the configuration of sidecars that the harness starts.
 package struct FleetService: Hashable, Sendable {
     package var rules: ServiceRules
-    /// The settings of the breaker. Used only if `rules` have one.
+    /// The settings of the breaker, which are used only if `rules` include a breaker.
     package var breaker: Breaker
     /// The URL of the upstream; `nil` if the service cannot be called through the proxy.
     package var url: String?
 
-    /// The settings of a breaker, with times in milliseconds.
+    /// The settings of a breaker.
     package struct Breaker: Hashable, Sendable {
         package var failurePercent = 50
-        package var window: Int64 = 2000
+        package var windowMilliseconds: Int64 = 2000
         package var minimumCalls = 20
-        package var openFor: ClosedRange<Int64> = 400...1500
+        package var openForMilliseconds: ClosedRange<Int64> = 400...1500
 
         package init() {}
     }

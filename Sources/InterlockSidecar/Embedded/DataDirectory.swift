@@ -15,7 +15,7 @@ struct DataDirectory {
     var logPath: String { path + "/redis.log" }
 
     /// Creates the directory, accessible only to this user, if it does not exist, and locks it.
-    /// - Throws: `SidecarError` that states the remedy.
+    /// - Throws: `SidecarError` if the directory cannot be used.
     init(path: String) throws(SidecarError) {
         self.path = path
         guard path.hasPrefix("/") else { throw SidecarError("the data directory must be an absolute path, got \(path)") }
@@ -24,7 +24,7 @@ struct DataDirectory {
         }
         try Self.create(path)
         try Self.checkIsPrivate(path)
-        // Another user could have planted a link before the directory was private, so links are rejected.
+        // Reject links, because another user may have created one before the directory was private.
         for file in [path + "/redis.log", path + "/redis.sock"] where Self.isLink(file) {
             throw SidecarError(
                 "\(file) is a symbolic link, which Redis would follow; remove it, or choose another directory with --data-dir")
@@ -49,10 +49,11 @@ struct DataDirectory {
         return home + "/.local/state/interlock"
     }
 
+    /// Creates the directory and its parents if they do not exist.
     private static func create(_ path: String) throws(SidecarError) {
         var parent = ""
-        for part in path.split(separator: "/") {
-            parent += "/" + part
+        for component in path.split(separator: "/") {
+            parent += "/" + component
             guard mkdir(parent, 0o700) == 0 || errno == EEXIST else { throw failure("cannot create", parent) }
         }
     }

@@ -23,10 +23,10 @@ package struct EmbeddedRedis: Service {
     package var socketPath: String { directory.socketPath }
 
     /// Runs the server until graceful shutdown, then stops it and waits until it has ended.
-    /// - Throws: `SidecarError` if the server cannot be started, or ends by itself.
+    /// - Throws: `SidecarError` if the server cannot be started, or exits before the shutdown.
     package func run() async throws {
         var options = PlatformOptions()
-        // In a separate process group, Redis does not receive Ctrl-C: the sidecar still needs it while it shuts down.
+        // In a separate process group, Redis does not receive Ctrl-C. The sidecar needs Redis until it has shut down.
         options.processGroupID = 0
         options.teardownSequence = [.gracefulShutDown(allowedDurationToNextStep: .seconds(5))]
         let arguments = Arguments(arguments)

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 
-/// Finds keys that occur more than once in an object of a JSON document. RFC 8259, section 4, does not define which
-/// value counts, and decoders silently keep one.
+/// Finds keys that occur more than once in an object of a JSON document. RFC 8259, section 4, does not define which of
+/// their values counts, and decoders silently keep one.
 enum DuplicateJSONKeys {
     private enum Container {
         case list
@@ -13,37 +13,37 @@ enum DuplicateJSONKeys {
     ///
     /// - Parameter document: a document that a decoder has accepted.
     static func names(in document: [UInt8]) -> Set<String> {
-        var repeated: Set<String> = []
-        var open: [Container] = []
+        var repeatedNames: Set<String> = []
+        var openContainers: [Container] = []
         var index = 0
         while index < document.count {
             switch document[index] {
-            case UInt8(ascii: "{"): open.append(.object(names: [], expectsName: true))
-            case UInt8(ascii: "["): open.append(.list)
-            case UInt8(ascii: "}"), UInt8(ascii: "]"): _ = open.popLast()
+            case UInt8(ascii: "{"): openContainers.append(.object(names: [], expectsName: true))
+            case UInt8(ascii: "["): openContainers.append(.list)
+            case UInt8(ascii: "}"), UInt8(ascii: "]"): _ = openContainers.popLast()
             case UInt8(ascii: ","):
-                if case .object(let names, _)? = open.popLast() {
-                    open.append(.object(names: names, expectsName: true))
+                if case .object(let names, _)? = openContainers.popLast() {
+                    openContainers.append(.object(names: names, expectsName: true))
                 } else {
-                    open.append(.list)
+                    openContainers.append(.list)
                 }
             case UInt8(ascii: "\""):
                 let start = index
-                index = endOfText(in: document, from: index)
-                guard case .object(var names, true)? = open.last else { break }
-                open.removeLast()
-                let name = text(document[start...min(index, document.count - 1)])
-                if !names.insert(name).inserted { repeated.insert(name) }
-                open.append(.object(names: names, expectsName: false))
+                index = endOfString(in: document, from: index)
+                guard case .object(var names, true)? = openContainers.last else { break }
+                openContainers.removeLast()
+                let name = content(of: document[start...min(index, document.count - 1)])
+                if !names.insert(name).inserted { repeatedNames.insert(name) }
+                openContainers.append(.object(names: names, expectsName: false))
             default: break
             }
             index += 1
         }
-        return repeated
+        return repeatedNames
     }
 
     /// Returns the index of the quote that ends a string.
-    private static func endOfText(in document: [UInt8], from start: Int) -> Int {
+    private static func endOfString(in document: [UInt8], from start: Int) -> Int {
         var index = start + 1
         while index < document.count, document[index] != UInt8(ascii: "\"") {
             index += document[index] == UInt8(ascii: "\\") ? 2 : 1
@@ -52,7 +52,7 @@ enum DuplicateJSONKeys {
     }
 
     /// Returns the content of a quoted string, with its escapes decoded.
-    private static func text(_ quoted: ArraySlice<UInt8>) -> String {
+    private static func content(of quoted: ArraySlice<UInt8>) -> String {
         guard quoted.contains(UInt8(ascii: "\\")) else { return String(decoding: quoted.dropFirst().dropLast(), as: UTF8.self) }
         return (try? JSONDecoder().decode(String.self, from: Data(quoted))) ?? ""
     }

@@ -13,11 +13,11 @@ final class OutageMonitor: Service {
     private let coordinator: Coordinator
     private let locks: LockSettings
     private let eventLoopGroup: any EventLoopGroup
-    private let reports: OutageReports
+    private let reporter: OutageReporter
     private let logger: Logger
     private let currentReadings = ProbeReadings()
     private let changes: AsyncStream<[ServiceDefinition]>
-    private let change: AsyncStream<[ServiceDefinition]>.Continuation
+    private let changesContinuation: AsyncStream<[ServiceDefinition]>.Continuation
 
     /// Creates a monitor that starts to probe in `run()`.
     /// - Parameters:
@@ -26,16 +26,16 @@ final class OutageMonitor: Service {
     ///   - eventLoopGroup: the event loops for probes.
     init(
         services: [ServiceDefinition], coordinator: Coordinator, locks: LockSettings, eventLoopGroup: any EventLoopGroup,
-        reports: OutageReports, logger: Logger
+        reporter: OutageReporter, logger: Logger
     ) {
         self.coordinator = coordinator
         self.locks = locks
         self.eventLoopGroup = eventLoopGroup
-        self.reports = reports
+        self.reporter = reporter
         self.logger = logger
         // The newest definitions replace all earlier ones.
-        (changes, change) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
-        change.yield(services)
+        (changes, changesContinuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+        changesContinuation.yield(services)
     }
 
     /// The current reading of each probed service.
@@ -46,23 +46,23 @@ final class OutageMonitor: Service {
 
     /// Applies new definitions. Does not interrupt the probes of services whose settings did not change.
     func reload(services: [ServiceDefinition]) {
-        change.yield(services)
+        changesContinuation.yield(services)
     }
 
     func run() async throws {
         var tasks: [String: (definition: ProbedService, task: Task<Void, Never>)] = [:]
         for await services in changes.cancelOnGracefulShutdown() {
             let probed = services.compactMap(ProbedService.init)
-            let wanted = Dictionary(probed.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
-            let ended = tasks.filter { wanted[$0.key] != $0.value.definition }
-            await end(ended.values.map(\.task))
-            for name in ended.keys {
+            let probedByName = Dictionary(probed.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+            let outdatedTasks = tasks.filter { probedByName[$0.key] != $0.value.definition }
+            await end(outdatedTasks.values.map(\.task))
+            for name in outdatedTasks.keys {
                 tasks[name] = nil
                 currentReadings.remove(name)
-                if wanted[name] == nil { ProbeMetrics(service: name).destroy() }
+                if probedByName[name] == nil { ProbeMetrics(service: name).destroy() }
             }
-            for (name, service) in wanted where tasks[name] == nil {
-                guard let watch = watch(service) else { continue }
+            for (name, service) in probedByName where tasks[name] == nil {
+                guard let watch = makeWatch(for: service) else { continue }
                 tasks[name] = (service, Task { await watch.run() })
             }
         }
@@ -76,7 +76,8 @@ final class OutageMonitor: Service {
         for task in tasks { await task.value }
     }
 
-    private func watch(_ service: ProbedService) -> ServiceWatch? {
+    /// Returns the watch of a service; `nil` if the service cannot be probed.
+    private func makeWatch(for service: ProbedService) -> ServiceWatch? {
         let settings = service.settings
         do {
             let probe = try Probe(
@@ -88,7 +89,7 @@ final class OutageMonitor: Service {
                 : try ProbeElection(
                     service: service.name, interval: settings.interval, locks: locks, coordinator: coordinator)
             return ServiceWatch(
-                service: service.name, settings: settings, probe: probe, election: election, reports: reports,
+                service: service.name, settings: settings, probe: probe, election: election, reporter: reporter,
                 readings: currentReadings,
                 logger: logger)
         } catch {

@@ -19,7 +19,7 @@ struct Probe: Sendable {
 
     /// Prepares a probe.
     /// - Parameters:
-    ///   - url: the service's URL, which is the base of a path.
+    ///   - url: the service's URL, to which a path in the settings is appended.
     ///   - certificateAuthority: a file of certificates in PEM; `nil` for the system's.
     ///   - speaksHTTP2: whether the proxy uses HTTP/2 for the service. A probe of the same server then uses it too.
     /// - Throws: an error if the settings are invalid, which does not happen with a parsed configuration.
@@ -51,6 +51,7 @@ struct Probe: Sendable {
         }
     }
 
+    /// Returns whether two URLs have the same scheme, host and port.
     private static func isSameServer(_ probeURL: String, _ url: String?) -> Bool {
         guard let probeURL = URL(string: probeURL), let url = url.flatMap({ URL(string: $0) }) else { return false }
         func port(_ url: URL) -> Int { url.port ?? HTTPOrigin.standardPort(isTLS: url.scheme?.lowercased() == "https") }
@@ -66,8 +67,8 @@ struct Probe: Sendable {
     }
 }
 
-/// A `GET` on a new connection, so that connecting is probed too. Redirects are judged like any other response, not
-/// followed.
+/// A probe that sends a `GET` on a new connection, so that it also tests connecting. It judges a redirect like any
+/// other response, and does not follow it.
 struct HTTPProbe: Sendable {
     let url: String
     let judge: ProbeJudge
@@ -108,7 +109,7 @@ struct HTTPProbe: Sendable {
             "Host": origin.authority, "User-Agent": "interlock/\(SidecarVersion.current)", "Accept": "*/*",
             "Accept-Encoding": "identity", "Cache-Control": "no-cache",
         ]
-        // HTTP/2 has no such field (RFC 9113, section 8.2.2).
+        // HTTP/2 does not allow the `Connection` field (RFC 9113, section 8.2.2).
         if !origin.speaksHTTP2 { headers.add(name: "Connection", value: "close") }
         return HTTPRequestHead(
             version: .http1_1, method: .GET, uri: (path.isEmpty ? "/" : path) + query, headers: headers)
@@ -126,9 +127,9 @@ struct TCPProbe: Sendable {
     /// - Throws: the error that prevented the connection.
     func run() async throws -> ProbeFinding {
         let attempts = ConnectionAttempts()
-        // A separate promise lets cancellation take effect during name resolution, which cannot be stopped.
-        let ended = eventLoopGroup.any().makePromise(of: (any Channel).self)
-        let connected = ClientBootstrap(group: eventLoopGroup)
+        // A separate promise lets a cancellation take effect during name resolution, which cannot be stopped.
+        let outcome = eventLoopGroup.any().makePromise(of: (any Channel).self)
+        let connection = ClientBootstrap(group: eventLoopGroup)
             // `ProbeDeadline` enforces the probe's timeout. This longer timeout only cleans up after it.
             .connectTimeout(TimeAmount(timeout * 2))
             .channelInitializer { channel in
@@ -136,14 +137,14 @@ struct TCPProbe: Sendable {
                 return channel.eventLoop.makeSucceededVoidFuture()
             }
             .connect(host: host, port: port)
-        connected.cascade(to: ended)
+        connection.cascade(to: outcome)
         try await withTaskCancellationHandler {
-            let channel = try await ended.futureResult.get()
+            let channel = try await outcome.futureResult.get()
             // The cancellation handler may have closed the channel already.
             try? await channel.close()
         } onCancel: {
             attempts.cancel()
-            ended.fail(CancellationError())
+            outcome.fail(CancellationError())
         }
         return .good
     }
@@ -181,7 +182,7 @@ package struct ProbeResponse: Sendable {
     var headers: [(name: String, value: String)]
     /// The beginning of the body, up to `ProbeExpectation.inspectedBytes`.
     var body: [UInt8]
-    /// Whether the body was longer.
+    /// Whether the rest of the body is missing, because it is too long.
     var isTruncated: Bool
 
     package init(status: Int, headers: [(name: String, value: String)], body: [UInt8], isTruncated: Bool) {

@@ -14,13 +14,13 @@ struct ProbeDeadline: Sendable {
         self.eventLoopGroup = eventLoopGroup
     }
 
-    /// The maximum delay of this sidecar at which a timeout still counts against the service.
+    /// The maximum delay of this sidecar with which a timeout still counts against the service.
     private var tolerance: Duration { max(Self.minimumTolerance, timeout / 2) }
 
     /// Runs one probe. If the timeout expires, the probe is cancelled and the finding is bad. If the task is cancelled,
     /// the finding is unjudged.
     func within(_ probe: @escaping @Sendable () async throws -> ProbeFinding) async -> ProbeFinding {
-        let end = Self.clock.now + timeout
+        let deadline = Self.clock.now + timeout
         let outcome = await withTaskGroup(of: RaceResult.self) { group in
             group.addTask {
                 do {
@@ -32,38 +32,38 @@ struct ProbeDeadline: Sendable {
             group.addTask {
                 do {
                     // The sleep is cancelled if the probe finishes first.
-                    try await Task.sleep(until: end, clock: Self.clock)
-                    return deadlineReached(since: end)
+                    try await Task.sleep(until: deadline, clock: Self.clock)
+                    return deadlineReached(since: deadline)
                 } catch {
                     return .found(.unjudged("the probe was stopped"))
                 }
             }
-            let first = await group.next()
+            let firstResult = await group.next()
             group.cancelAll()
-            return first
+            return firstResult
         }
         // After cancellation no finding can be trusted, because a cancelled probe may fail as if the service had
         // failed.
         guard let outcome, !Task.isCancelled else { return .unjudged("the probe was stopped") }
-        let lateness: Duration
+        let delay: Duration
         switch outcome {
         case .found(let finding):
             return finding
-        case .deadlineReached(let late, let lag):
-            // An event loop that has shut down fails the task, but then there are no more probes.
-            lateness = max(late, (try? await lag.get()) ?? .zero)
+        case .deadlineReached(let lateness, let lag):
+            // The task fails only if the event loop has shut down, in which case no probe follows.
+            delay = max(lateness, (try? await lag.get()) ?? .zero)
         }
-        guard lateness <= tolerance else {
-            let late = DurationText.shortest(.milliseconds(lateness.wholeMilliseconds))
-            return .unjudged("this sidecar itself was delayed by \(late)")
+        guard delay <= tolerance else {
+            let delayText = DurationText.shortest(.milliseconds(delay.wholeMilliseconds))
+            return .unjudged("this sidecar itself was delayed by \(delayText)")
         }
         return .bad("no complete response within \(DurationText.shortest(timeout))")
     }
 
     /// Measures the delay of this sidecar, without the time that the cancelled probe takes to end.
-    private func deadlineReached(since end: ContinuousClock.Instant) -> RaceResult {
+    private func deadlineReached(since deadline: ContinuousClock.Instant) -> RaceResult {
         let now = Self.clock.now
-        return .deadlineReached(lateness: now - end, lag: eventLoopGroup.any().submit { Self.clock.now - now })
+        return .deadlineReached(lateness: now - deadline, lag: eventLoopGroup.any().submit { Self.clock.now - now })
     }
 }
 

@@ -5,16 +5,17 @@ internal import SidecarSettings
 /// The election of the sidecar that probes a service for the fleet. The elected sidecar holds the lease of an internal
 /// lock.
 struct ProbeElection: Sendable {
-    private static let minimumLease: Int64 = 1000
-    private static let maximumLease: Int64 = 30_000
+    private static let minimumTTLMilliseconds: Int64 = 1000
+    private static let maximumTTLMilliseconds: Int64 = 30_000
 
     private let coordinator: Coordinator
     private let lock: ResourceName
-    /// The length of the lease, in milliseconds: the probe interval, clamped to 1 to 30 seconds and to `locks.max_ttl`.
-    /// A sidecar that dies is replaced within that time.
-    private let ttl: Int64
-    private let wait: Int64
+    /// The length of the lease: the probe interval, clamped to 1–30 seconds and to `locks.max_ttl`. If the elected
+    /// sidecar dies, another replaces it within that time.
+    private let ttlMilliseconds: Int64
+    private let waitMilliseconds: Int64
 
+    /// Prepares the elections for a service.
     /// - Throws: `SidecarError` if the service's name is too long.
     init(service: String, interval: Duration, locks: LockSettings, coordinator: Coordinator) throws(SidecarError) {
         guard let lock = ProbeLock.name(ofService: service) else {
@@ -22,9 +23,10 @@ struct ProbeElection: Sendable {
         }
         self.lock = lock
         self.coordinator = coordinator
-        let wanted = max(Self.minimumLease, min(interval.wholeMilliseconds, Self.maximumLease))
-        ttl = min(wanted, locks.maximumTTL.wholeMilliseconds)
-        wait = locks.maximumWait.wholeMilliseconds
+        let clampedInterval = max(
+            Self.minimumTTLMilliseconds, min(interval.wholeMilliseconds, Self.maximumTTLMilliseconds))
+        ttlMilliseconds = min(clampedInterval, locks.maximumTTL.wholeMilliseconds)
+        waitMilliseconds = locks.maximumWait.wholeMilliseconds
     }
 
     /// Stands for election.
@@ -33,18 +35,21 @@ struct ProbeElection: Sendable {
     /// - Throws: `InterlockError` if no election is possible now.
     func campaign(waits: Bool) async throws -> Lease? {
         // If `locks.max_wait` is short, repeated requests without a pause would keep Redis busy.
-        if waits, wait < pause { try? await Task.sleep(for: .milliseconds(pause - wait), clock: .continuous) }
-        return try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl, wait: waits ? wait : 0))
+        if waits, waitMilliseconds < pauseMilliseconds {
+            try? await Task.sleep(for: .milliseconds(pauseMilliseconds - waitMilliseconds), clock: .continuous)
+        }
+        return try await coordinator.acquireLock(
+            LockRequest(name: lock, ttlMilliseconds: ttlMilliseconds, waitMilliseconds: waits ? waitMilliseconds : 0))
     }
 
-    /// The minimum time between two requests for the lock, in milliseconds.
-    private var pause: Int64 { ttl / 4 }
+    /// The minimum time between two requests for the lock.
+    private var pauseMilliseconds: Int64 { ttlMilliseconds / 4 }
 
     /// The time within which every other candidate stands for election again; zero if all of them wait in the lock's
     /// queue continuously.
-    var candidacyInterval: Duration { .milliseconds(wait < pause ? 2 * pause : 0) }
+    var candidacyInterval: Duration { .milliseconds(waitMilliseconds < pauseMilliseconds ? 2 * pauseMilliseconds : 0) }
 
-    /// Whether an election is possible: it requires a connection to Redis.
+    /// Whether an election is possible, because Redis is connected.
     var isPossible: Bool {
         get async { await coordinator.isReady }
     }
@@ -63,22 +68,26 @@ struct ProbeElection: Sendable {
             group.cancelAll()
             return first
         }
-        // A separate task is needed because this one may be cancelled. A lease that cannot be released expires.
+        // Use a separate task, because this one may be cancelled. A lease that cannot be released expires.
         await Task { _ = try? await coordinator.releaseLock(lock, token: lease.token) }.value
         return result
     }
 
+    /// Keeps the lease until it is lost.
     private func waitUntilLost(_ lease: Lease) async {
-        guard let followed = try? await coordinator.followLease(lease, isLinked: true) else { return await renew(lease) }
-        for await _ in followed.losses { return }
+        guard let followedLease = try? await coordinator.followLease(lease, isLinked: true) else {
+            return await renew(lease)
+        }
+        for await _ in followedLease.losses { return }
     }
 
-    /// Renews the lease until it is lost, because the coordinator does not renew leases on a quorum.
+    /// Renews the lease until it is lost. Needed on a quorum, where the coordinator does not renew leases.
     private func renew(_ lease: Lease) async {
         let clock = TimeSource.system
         var now = clock.now()
         var held = HeldLease(
-            ttl: ttl, deadline: now.advanced(byMilliseconds: lease.validMilliseconds), isAutoRenewed: true,
+            ttlMilliseconds: ttlMilliseconds, deadline: now.advanced(byMilliseconds: lease.validMilliseconds),
+            isAutoRenewed: true,
             maximumHoldMilliseconds: nil,
             now: now)
         while !Task.isCancelled {
@@ -88,11 +97,16 @@ struct ProbeElection: Sendable {
             case .wait(let until):
                 // The sleep lasts until the next renewal is due. Cancellation ends the loop.
                 try? await Task.sleep(for: .milliseconds(until.millisecondsRoundedUp(since: now)), clock: .continuous)
-            case .renew(let ttl):
+            case .renew(let ttlMilliseconds):
                 held.renewalBegan()
                 do {
-                    guard try await coordinator.renewLock(lock, token: lease.token, ttl: ttl) != nil else { return }
-                    held.renewalSucceeded(ttl: ttl, sentAt: now)
+                    guard
+                        try await coordinator.renewLock(lock, token: lease.token, ttlMilliseconds: ttlMilliseconds)
+                            != nil
+                    else {
+                        return
+                    }
+                    held.renewalSucceeded(ttlMilliseconds: ttlMilliseconds, sentAt: now)
                 } catch {
                     held.renewalFailed(now: clock.now())
                 }

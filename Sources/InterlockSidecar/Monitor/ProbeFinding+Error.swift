@@ -38,10 +38,10 @@ extension ProbeFinding {
     /// errors.
     private init(_ error: NIOConnectionError) {
         let attempts = error.connectionErrors.map { ProbeFinding($0.error) }
-        if let own = attempts.first(where: { if case .unjudged = $0 { true } else { false } }) {
-            self = own
-        } else if let attempt = attempts.first {
-            self = attempt
+        if let unjudgedAttempt = attempts.first(where: { if case .unjudged = $0 { true } else { false } }) {
+            self = unjudgedAttempt
+        } else if let firstAttempt = attempts.first {
+            self = firstAttempt
         } else {
             self = .bad("\(NetworkReason(error))")
         }

@@ -15,6 +15,7 @@ package struct ProbeJudge: Sendable {
     private let expectation: ProbeExpectation
     private let rules: [Rule]
 
+    /// Parses the expected paths.
     /// - Throws: `JSONPath.Violation` if an expected path is invalid.
     package init(_ expectation: ProbeExpectation) throws(JSONPath.Violation) {
         self.expectation = expectation
@@ -26,7 +27,8 @@ package struct ProbeJudge: Sendable {
         }
     }
 
-    /// Judges a response: good if it meets all expectations. Inspects only the first `inspectedBytes` of the body.
+    /// Judges a response. The finding is good if the response meets all expectations. Of the body, only the first
+    /// `inspectedBytes` are checked.
     package func judge(_ response: ProbeResponse) -> ProbeFinding {
         guard expectation.statuses.contains(response.status) else {
             return .bad("status \(response.status), expected \(expectation.statuses.summary)")
@@ -47,6 +49,7 @@ package struct ProbeJudge: Sendable {
         return .good
     }
 
+    /// Returns the reason why a response breaks a rule; `nil` if it meets the rule.
     private func violation(of rule: Rule, in response: ProbeResponse) -> ProbeReason? {
         switch rule {
         case .contains(let text):
@@ -64,19 +67,19 @@ package struct ProbeJudge: Sendable {
         guard let document = try? JSONValue(reading: response.body, maximumDepth: Self.maximumJSONDepth) else {
             return "the body is not JSON"
         }
-        let repeated = DuplicateJSONKeys.names(in: response.body)
-        if let member = path.steps.compactMap(\.member).first(where: repeated.contains) {
+        let repeatedNames = DuplicateJSONKeys.names(in: response.body)
+        if let member = path.steps.compactMap(\.member).first(where: repeatedNames.contains) {
             return "\(name.prefix(80)): an object in the body repeats the member \"\(member.prefix(40))\""
         }
         guard let value = path.value(in: document) else { return "the body has no value at \(name.prefix(80))" }
         guard !value.reads(as: text) else { return nil }
-        let shown = if case .string(let string) = value { "\"\(string.prefix(40))\"" } else { value.kind }
-        return "\(name.prefix(80)) is \(shown), expected \"\(text.prefix(40))\""
+        let shownValue = if case .string(let string) = value { "\"\(string.prefix(40))\"" } else { value.kind }
+        return "\(name.prefix(80)) is \(shownValue), expected \"\(text.prefix(40))\""
     }
 }
 
 extension StatusSet {
-    /// The statuses as the configuration spells them.
+    /// The statuses in the notation of the configuration.
     fileprivate var summary: String {
         ranges.map { $0.lowerBound == $0.upperBound ? "\($0.lowerBound)" : "\($0.lowerBound)..\($0.upperBound)" }
             .joined(separator: ", ")
@@ -108,7 +111,7 @@ extension JSONPath {
 }
 
 extension JSONValue {
-    /// Returns whether the value equals `text` as a user wrote it. Numbers are compared by value, not by spelling.
+    /// Returns whether the value equals the text that a user wrote. Compares numbers by value, not by notation.
     func reads(as text: String) -> Bool {
         switch self {
         case .null: text == "null"

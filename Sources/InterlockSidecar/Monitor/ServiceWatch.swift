@@ -5,14 +5,14 @@ internal import Logging
 internal import SidecarListeners
 internal import SidecarTelemetry
 
-/// Probes one service at the configured interval while this sidecar is elected, until the task is cancelled. Probes
+/// Probes one service at the configured interval while this sidecar is elected, or if every sidecar probes. Probes
 /// never overlap.
 struct ServiceWatch: Sendable {
     private let service: String
     private let settings: ProbeSettings
     private let probe: Probe
     private let election: ProbeElection?
-    private let reports: OutageReports
+    private let reporter: OutageReporter
     private let readings: ProbeReadings
     private let metrics: ProbeMetrics
     private let logger: Logger
@@ -25,16 +25,17 @@ struct ServiceWatch: Sendable {
     /// The maximum pause between two elections while Redis is unreachable.
     private static let electionRetryDelay = Duration.milliseconds(250)
 
+    /// Creates a watch that starts to probe in `run`.
     /// - Parameter election: the election of the sidecar that probes; `nil` if every sidecar does.
     init(
-        service: String, settings: ProbeSettings, probe: Probe, election: ProbeElection?, reports: OutageReports,
+        service: String, settings: ProbeSettings, probe: Probe, election: ProbeElection?, reporter: OutageReporter,
         readings: ProbeReadings, logger: Logger
     ) {
         self.service = service
         self.settings = settings
         self.probe = probe
         self.election = election
-        self.reports = reports
+        self.reporter = reporter
         self.readings = readings
         metrics = ProbeMetrics(service: service)
         var logger = logger
@@ -66,20 +67,22 @@ struct ServiceWatch: Sendable {
         case redisUnreachable
     }
 
+    /// Stands for election, and probes while this sidecar is elected. If Redis stays unreachable, probes for itself.
     private func runElections(_ election: ProbeElection) async {
         var redisDownSince: ContinuousClock.Instant?
         var localWatch: OutageWatch?
-        // An outage that this sidecar suspects and that another one must confirm.
+        // The state of the probes that found an outage which another sidecar must confirm.
         var suspicion: OutageWatch?
         while !Task.isCancelled {
-            // A sidecar that probes for itself must not be delayed by an unreachable Redis.
+            // An unreachable Redis must not delay a sidecar that probes for itself.
             let canElect = localWatch == nil ? true : await election.isPossible
             switch canElect ? await runElection(in: election) : .redisUnreachable {
             case .elected(let lease, let immediately):
                 (redisDownSince, localWatch) = (nil, nil)
                 if !immediately { suspicion = nil }
                 logger.log(.probeElected)
-                suspicion = await election.whileElected(lease) { [suspicion] in await runProbeLoop(as: .elected, from: suspicion)
+                suspicion = await election.whileElected(lease) { [suspicion] in
+                    await runProbeLoop(as: .elected, from: suspicion)
                 }
                 guard suspicion != nil else { continue }
                 logger.log(.outageSuspected)
@@ -91,9 +94,9 @@ struct ServiceWatch: Sendable {
             case .redisUnreachable:
                 suspicion = nil
                 let now = Self.clock.now
-                let since = redisDownSince ?? now
-                redisDownSince = since
-                let fallbackTime = since + settings.interval
+                let downSince = redisDownSince ?? now
+                redisDownSince = downSince
+                let fallbackTime = downSince + settings.interval
                 guard now >= fallbackTime else {
                     // The pause before the next election. Cancellation ends the loop.
                     try? await Task.sleep(until: min(fallbackTime, now + Self.electionRetryDelay), clock: Self.clock)
@@ -136,37 +139,40 @@ struct ServiceWatch: Sendable {
     private func runProbeLoop(as prober: ProbeReading.Prober, from suspicion: OutageWatch? = nil) async -> OutageWatch? {
         var watch = suspicion ?? newWatch
         while !Task.isCancelled {
-            let began = Self.clock.now
+            let startedAt = Self.clock.now
             let needsConfirmation = await probeOnce(&watch, as: prober, isConclusive: prober != .elected || suspicion != nil)
             if needsConfirmation { return watch }
             // The remainder of the interval. Cancellation ends the loop.
-            try? await Task.sleep(until: began + settings.interval, clock: Self.clock)
+            try? await Task.sleep(until: startedAt + settings.interval, clock: Self.clock)
         }
         return nil
     }
 
     /// Probes once and reports the result.
+    /// - Parameter isConclusive: whether this sidecar's finding alone may open the breaker.
     /// - Returns: whether this sidecar suspects an outage that another must confirm.
     @discardableResult
     private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober, isConclusive: Bool = true) async -> Bool {
-        let began = Self.clock.now
+        let startedAt = Self.clock.now
         let finding = await probe.run()
         // After cancellation or the loss of the lease, the finding must not be reported.
         guard !Task.isCancelled else { return false }
-        let duration = Self.clock.now - began
+        let duration = Self.clock.now - startedAt
         metrics.record(finding, duration: duration)
-        let effect = await reports.effect(service)
+        let effect = await reporter.effect(service)
         var advice = watch.record(finding, isOpenByOutage: effect == .openByOutage)
-        note(finding, duration: duration, watch: watch, prober: prober)
+        recordReading(finding, duration: duration, watch: watch, prober: prober)
+        // An elected prober opens the breaker only if a second sidecar finds the service failing too: the first reports
+        // `suspected`, the second `seconded`.
         if !isConclusive, effect == .undecided, case .bad(let reason) = finding {
             advice = advice == nil ? .seconded(reason: reason.description) : .suspected(reason: reason.description)
         }
         guard let advice else { return false }
         do {
-            let state = try await reports.report(service, advice)
-            watch.reported(advice)
+            let state = try await reporter.report(service, advice)
+            watch.findingReported(advice)
             logger.log(.probeReported, ["finding": "\(advice)", "state": state.rawValue])
-            if case .suspected = advice { return await reports.effect(service) == .undecided }
+            if case .suspected = advice { return await reporter.effect(service) == .undecided }
         } catch {
             guard !Task.isCancelled else { return false }
             logger.log(.probeUnreported, ["error": "\(error)"])
@@ -175,19 +181,22 @@ struct ServiceWatch: Sendable {
     }
 
     /// Logs a finding and updates the reading. A change between good and bad is logged more prominently.
-    private func note(_ finding: ProbeFinding, duration: Duration, watch: OutageWatch, prober: ProbeReading.Prober) {
-        let before = readings[service]?.last?.finding
-        let now = ProbeReading.Probe(
+    private func recordReading(
+        _ finding: ProbeFinding, duration: Duration, watch: OutageWatch, prober: ProbeReading.Prober
+    ) {
+        let previousFinding = readings[service]?.lastProbe?.finding
+        let newestProbe = ProbeReading.Probe(
             finding: finding, atMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1000), duration: duration)
         readings.update(service) { reading in
             reading = ProbeReading(
-                service: service, prober: prober, last: now, failures: watch.failures, successes: watch.successes)
+                service: service, prober: prober, lastProbe: newestProbe, failureCount: watch.failures,
+                successCount: watch.successes)
         }
         switch finding {
         case .good:
-            if case .bad = before { logger.log(.probeGood) }
+            if case .bad = previousFinding { logger.log(.probeGood) }
         case .bad(let reason):
-            let isChange = if case .bad = before { false } else { true }
+            let isChange = if case .bad = previousFinding { false } else { true }
             logger.log(isChange ? .probeBad : .probeStillBad, ["reason": "\(reason)"])
         case .unjudged(let reason):
             logger.log(.probeUnjudged, ["reason": "\(reason)"])

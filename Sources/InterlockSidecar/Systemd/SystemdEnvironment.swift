@@ -46,7 +46,7 @@ final class NotifySocket: Sendable {
     /// is alive.
     private let descriptor: Int32
 
-    /// How long a message waits while the manager's queue is full, before it is dropped.
+    /// The time that a message waits while the manager's queue is full, before it is dropped.
     private static let sendTimeout = timeval(tv_sec: 1, tv_usec: 0)
 
     /// Returns `nil` if the system cannot create a socket.
@@ -68,27 +68,27 @@ final class NotifySocket: Sendable {
     ///   event loop.
     /// - Returns: the system's error message; `nil` if the datagram was sent.
     func send(_ text: String, waits: Bool) -> String? {
-        var target = sockaddr_un()
-        target.sun_family = sa_family_t(AF_UNIX)
+        var socketAddress = sockaddr_un()
+        socketAddress.sun_family = sa_family_t(AF_UNIX)
         let (name, offset) =
             switch address {
             case .path(let path): (path, 0)
             case .abstract(let name): (name, 1)
             }
-        withUnsafeMutableBytes(of: &target.sun_path) { bytes in
+        withUnsafeMutableBytes(of: &socketAddress.sun_path) { bytes in
             // The name fits, because `SystemdEnvironment` rejects longer ones. An abstract name begins after its NUL.
             bytes[offset...].copyBytes(from: name.utf8.prefix(bytes.count - offset))
         }
         // A path ends at its NUL; an abstract name ends with the address.
         let length = MemoryLayout<sa_family_t>.size + offset + name.utf8.count + (1 - offset)
         let flags = Int32(MSG_NOSIGNAL) | (waits ? 0 : Int32(MSG_DONTWAIT))
-        let sent = withUnsafePointer(to: target) { pointer in
+        let sentByteCount = withUnsafePointer(to: socketAddress) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
                 Array(text.utf8).withUnsafeBytes {
                     sendto(descriptor, $0.baseAddress, $0.count, flags, address, socklen_t(length))
                 }
             }
         }
-        return sent >= 0 ? nil : String(cString: strerror(errno))
+        return sentByteCount >= 0 ? nil : String(cString: strerror(errno))
     }
 }

@@ -8,15 +8,15 @@ internal import SidecarTelemetry
 
 /// Reports the sidecar's state to the service manager that started this process.
 ///
-/// The watchdog message is sent from the coordinator's event loop. If the loop is stuck, it sends nothing, and the
-/// manager restarts the sidecar.
+/// The coordinator's event loop sends the watchdog messages. If the loop is stuck, it sends no message, and the manager
+/// restarts the sidecar.
 final class SystemdNotifier: Service {
     private let manager: SystemdEnvironment
     private let socket: NotifySocket
     private let coordinator: Coordinator
     private let logger: Logger
-    private let report = NIOLockedValueBox(SystemdStatus())
-    private let checks = NIOLockedValueBox<RepeatedTask?>(nil)
+    private let status = NIOLockedValueBox(SystemdStatus())
+    private let checkTask = NIOLockedValueBox<RepeatedTask?>(nil)
 
     /// The interval between checks of Redis if there is no watchdog.
     private static let defaultInterval = Duration.seconds(5)
@@ -36,18 +36,19 @@ final class SystemdNotifier: Service {
 
     /// Checks the coordinator periodically until `end()`, and reports when the sidecar begins to shut down.
     func run() async throws {
-        let pause = TimeAmount(manager.watchdog.map { $0 / 2 } ?? Self.defaultInterval)
-        let task = coordinator.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: pause) { [weak self] _ in self?.check()
+        let interval = TimeAmount(manager.watchdog.map { $0 / 2 } ?? Self.defaultInterval)
+        let task = coordinator.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: interval) { [weak self] _ in
+            self?.check()
         }
-        checks.withLockedValue { $0 = task }
+        checkTask.withLockedValue { $0 = task }
         try? await gracefulShutdown()
         report { $0.shutdownBegan() }
     }
 
-    /// Stops the periodic checks. Must be called after the other services have shut down, because the loop may get
-    /// stuck during the shutdown too.
+    /// Stops the periodic checks. Must be called after the other services have shut down, because the loop may also get
+    /// stuck during the shutdown.
     func end() {
-        checks.withLockedValue { $0.take() }?.cancel()
+        checkTask.withLockedValue { $0.take() }?.cancel()
     }
 
     func listenersOpened() { report { $0.listenersOpened() } }
@@ -58,13 +59,14 @@ final class SystemdNotifier: Service {
         var now = timespec()
         clock_gettime(CLOCK_MONOTONIC, &now)
         let microseconds = UInt64(now.tv_sec) * 1_000_000 + UInt64(now.tv_nsec) / 1_000
-        report { $0.reloadBegan(at: microseconds) }
+        report { $0.reloadBegan(atMicroseconds: microseconds) }
     }
 
+    /// Reports that a reload is complete.
     /// - Parameter failure: the reason why the old configuration stays in effect; `nil` if the new one was applied.
     func reloadEnded(failure: String?) { report { $0.reloadEnded(failure: failure) } }
 
-    /// Checks Redis and reports its state. Called on the coordinator's event loop.
+    /// Checks Redis and reports its state. Runs on the coordinator's event loop.
     private func check() {
         let redis: SystemdStatus.RedisState = coordinator.assumeIsolated { coordinator in
             coordinator.isReady ? .connected : .unreachable(coordinator.status.redisFailure)
@@ -72,8 +74,9 @@ final class SystemdNotifier: Service {
         report(waits: false) { $0.redisChecked(redis) }
     }
 
+    /// Applies a change to the status, and sends the lines that it causes.
     private func report(waits: Bool = true, _ change: (inout SystemdStatus) -> [SystemdStatus.Line]) {
-        let lines = report.withLockedValue { change(&$0) }
+        let lines = status.withLockedValue { change(&$0) }
         guard !lines.isEmpty else { return }
         if let failure = socket.send(lines.map(\.text).joined(separator: "\n"), waits: waits) {
             logger.log(.managerUnreachable, ["error": failure])

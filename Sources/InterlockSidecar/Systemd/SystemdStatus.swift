@@ -4,9 +4,9 @@ struct SystemdStatus: Sendable {
     enum Line: Sendable, Equatable {
         /// `READY=1`: the sidecar has started, or has reloaded.
         case ready
-        /// `RELOADING=1` with the start of the reload on the monotonic clock, in µs. With it, systemd distinguishes the
-        /// reload that it requested from an earlier one.
-        case reloading(at: UInt64)
+        /// `RELOADING=1` with the start of the reload on the monotonic clock, in microseconds. The start lets systemd
+        /// distinguish the reload that it requested from an earlier one.
+        case reloading(atMicroseconds: UInt64)
         /// `STOPPING=1`: the sidecar is shutting down.
         case stopping
         /// `WATCHDOG=1`: the coordinator's event loop is running.
@@ -43,7 +43,7 @@ struct SystemdStatus: Sendable {
         case unreachable(String?)
     }
 
-    /// Call when all listeners are open. Redis may be unreachable, because a sidecar serves without it and keeps
+    /// Reports that all listeners are open. Redis may be unreachable, because a sidecar serves without it and keeps
     /// trying to connect.
     mutating func listenersOpened() -> [Line] {
         guard state == .starting else { return [] }
@@ -51,12 +51,13 @@ struct SystemdStatus: Sendable {
         return [.ready] + changedStatus()
     }
 
-    /// Call when a reload begins.
-    mutating func reloadBegan(at microseconds: UInt64) -> [Line] {
-        state == .serving ? [.reloading(at: microseconds)] : []
+    /// Reports that a reload has begun.
+    /// - Parameter microseconds: the start of the reload on the monotonic clock.
+    mutating func reloadBegan(atMicroseconds microseconds: UInt64) -> [Line] {
+        state == .serving ? [.reloading(atMicroseconds: microseconds)] : []
     }
 
-    /// Call when a reload has ended.
+    /// Reports that a reload is complete.
     /// - Parameter failure: the reason why the old configuration stays in effect; `nil` if the new one was applied.
     mutating func reloadEnded(failure: String?) -> [Line] {
         reloadFailure = failure
@@ -64,27 +65,28 @@ struct SystemdStatus: Sendable {
         return [.ready] + changedStatus()
     }
 
-    /// Records a check of Redis by the coordinator's event loop.
+    /// Reports that the event loop is running, and the state of Redis if it has changed.
     mutating func redisChecked(_ redis: RedisState) -> [Line] {
         self.redis = redis
-        // During a shutdown the status is not updated, but the watchdog still needs its message.
+        // During a shutdown, the status does not change, but the watchdog still needs its message.
         return [.alive] + (state == .serving ? changedStatus() : [])
     }
 
-    /// Call when Redis is first connected. Reports it immediately, because the status would otherwise be out of date
-    /// until the next check.
+    /// Reports the first connection to Redis immediately, because the status would otherwise be out of date until the
+    /// next check.
     mutating func redisConnected() -> [Line] {
         redis = .connected
         return state == .serving ? changedStatus() : []
     }
 
-    /// Call when a shutdown begins.
+    /// Reports that the sidecar is shutting down.
     mutating func shutdownBegan() -> [Line] {
         guard state != .stopping else { return [] }
         state = .stopping
         return [.stopping, .status("Shutting down")]
     }
 
+    /// Returns the status line if it differs from the last one.
     private mutating func changedStatus() -> [Line] {
         let status = status
         guard status != lastStatus else { return [] }
@@ -93,13 +95,14 @@ struct SystemdStatus: Sendable {
     }
 
     private var status: String {
-        let serving =
+        let servingStatus =
             switch redis {
             case nil: "Serving"
             case .connected: "Serving; Redis is connected"
             case .unreachable(nil): "Serving without Redis"
             case .unreachable(let reason?): "Serving without Redis: \(reason)"
             }
-        return reloadFailure.map { "\(serving). The last reload failed; the old configuration stays in effect: \($0)" } ?? serving
+        guard let reloadFailure else { return servingStatus }
+        return "\(servingStatus). The last reload failed; the old configuration stays in effect: \(reloadFailure)"
     }
 }

@@ -20,41 +20,41 @@ struct ClusterEpochs: NamedCommand {
 struct ClusterSlots: NamedCommand {
     static let nameParts = ["CLUSTER", "SLOTS"]
 
-    /// The address at which the server was queried. A server that does not know its own address reports an empty host,
-    /// which stands for the host of this address.
+    /// The address under which this command reaches the server. A server that does not know its own address reports an
+    /// empty host, which stands for the host of this address.
     var queried: RedisConfiguration.Address
 
     func decode(_ reply: RedisReply) throws(RedisError) -> ReportedSlotMap {
         guard let ranges = reply.array else { throw unexpected(reply) }
-        var answer = ReportedSlotMap(claims: [])
+        var slotMap = ReportedSlotMap(claims: [])
         for range in ranges {
             guard let parts = range.array, parts.count >= 3, let first = parts[0].integer.flatMap({ HashSlot($0) }),
                 let last = parts[1].integer.flatMap({ HashSlot($0) }), first <= last
             else { throw unexpected(reply) }
-            // If the primary's address is not known yet, a later answer names it.
-            if let primary = address(parts[2]) {
+            // If the primary's address is not known yet, a later reply has it.
+            if let primary = address(of: parts[2]) {
                 let id = parts[2].array.flatMap { $0.count > 2 ? $0[2].text : nil } ?? ""
-                answer.claims.append(ReportedSlotMap.Claim(slots: first...last, primary: primary, id: id))
-                answer.hostNames[primary] = name(parts[2])
+                slotMap.claims.append(ReportedSlotMap.Claim(slots: first...last, primary: primary, id: id))
+                slotMap.hostNames[primary] = hostName(of: parts[2])
             }
             for part in parts.dropFirst(3) {
-                guard let replica = address(part) else { continue }
-                answer.hostNames[replica] = name(part)
-                answer.replicas.append(replica)
+                guard let replica = address(of: part) else { continue }
+                slotMap.hostNames[replica] = hostName(of: part)
+                slotMap.replicas.append(replica)
             }
-            answer.maximumReplicas = max(answer.maximumReplicas, parts.count - 3)
+            slotMap.maximumReplicas = max(slotMap.maximumReplicas, parts.count - 3)
         }
-        return answer
+        return slotMap
     }
 
     /// Returns the host name that a node announces in addition to its address. Certificates are issued for host names.
-    private func name(_ node: RedisReply) -> String? {
+    private func hostName(of node: RedisReply) -> String? {
         guard let parts = node.array, parts.count > 3, let fields = parts[3].array?.map(\.text) else { return nil }
         let index = stride(from: 0, to: fields.count - 1, by: 2).first { fields[$0] == "hostname" }
         return index.flatMap { fields[$0 + 1] }.flatMap { $0.isEmpty ? nil : $0 }
     }
 
-    private func address(_ node: RedisReply) -> RedisConfiguration.Address? {
+    private func address(of node: RedisReply) -> RedisConfiguration.Address? {
         guard let parts = node.array, parts.count >= 2, let port = parts[1].integer.flatMap({ Int(exactly: $0) }) else {
             return nil
         }
@@ -73,20 +73,20 @@ extension RedisConfiguration.Address {
     }
 }
 
-/// The refusal of a server to run a command, with the server that can run it if known.
+/// The refusal of a server to run a command. Names the server that can run it, if that is known.
 enum Redirection: Equatable {
     typealias Address = RedisConfiguration.Address
 
     /// Another server serves the hash slot.
     case moved(HashSlot, Address)
-    /// The hash slot is migrating, and the keys either are at the other server already or do not exist.
+    /// The hash slot is migrating. The keys have either arrived at the other server or do not exist.
     case ask(Address)
     /// The hash slot is migrating, and only some of the keys have arrived.
     case tryAgain
     /// No server serves the hash slot at the moment.
     case down
 
-    /// Returns `nil` if the error is not a redirection.
+    /// Reads the redirection in an error; returns `nil` if the error is of another kind.
     /// - Parameter sender: the server that replied with the error.
     init?(_ error: RedisError, sender: Address) {
         guard case .server(let condition) = error.code else { return nil }
@@ -95,7 +95,7 @@ enum Redirection: Equatable {
         case .clusterDown: self = .down
         case .moved, .ask:
             let words = error.message.split(separator: " ")
-            // If this server does not know the target, the directory queries others.
+            // If the sender does not know the target, the directory queries other servers.
             guard words.count == 3, let slot = Int64(words[1]).flatMap({ HashSlot($0) }),
                 let colon = words[2].lastIndex(of: ":"), let port = Int(words[2][words[2].index(after: colon)...]),
                 let address = sender.address(host: String(words[2][..<colon]), port: port)

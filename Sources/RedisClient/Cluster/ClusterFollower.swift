@@ -6,7 +6,7 @@ package protocol ClusterFollower: AnyObject {
     func slotMapUnavailable(because error: RedisError)
     /// Whether every primary is connected.
     var isFullyConnected: Bool { get }
-    /// The connections over which the directory may query the slot map; `nil` if they serve another purpose.
+    /// The connections over which the directory may query the slot map; `nil` if it must use others.
     var queryConnections: [RedisPipeline]? { get }
 }
 

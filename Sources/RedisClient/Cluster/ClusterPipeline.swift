@@ -1,11 +1,12 @@
 package import NIOCore
 
 /// One connection to each primary of a cluster. Sends each command to the primary that serves the hash slot of its key.
-/// Retries a command that was not run: at another server after a redirection, or a little later if its slot is
+/// Retries a command that no server has run: at another server after a redirection, or a little later if its slot is
 /// migrating or unassigned. Confined to its event loop.
 ///
 /// Runs a command at most once, like `RedisPipeline`: it retries only a command that a server refused, and only within
-/// the timeout. Of the commands that wait for a hash slot, one probes it, and the others follow once it is answered.
+/// the timeout. If several commands wait for a hash slot, one of them probes it, and the others follow once the probe
+/// is answered.
 ///
 /// Source: "Redis Cluster specification", sections "MOVED Redirection", "ASK Redirection" and "Multi-key Operations".
 package final class ClusterPipeline: RedisSender {
@@ -17,20 +18,20 @@ package final class ClusterPipeline: RedisSender {
     private var servers: [Address: RedisPipeline] = [:]
     /// The connections to the primaries, in the order of the slot map.
     private var primaries: [RedisPipeline] = []
-    /// The servers that import a hash slot and are not primaries in the slot map, with the time of the last command to
-    /// each.
+    /// The servers that import a hash slot and are not primaries in the slot map, each with the time of its last
+    /// command.
     private var temporaryServers: [Address: NIODeadline] = [:]
-    /// The commands that wait for a temporary server to be connected.
+    /// The commands that wait until a temporary server is connected.
     private var callsAwaitingConnection: [Address: [any ClusterCall]] = [:]
     /// The commands that wait for a hash slot that is migrating or unassigned.
     private var stalled: [HashSlot?: CallQueue] = [:]
     /// The command and refusal counts of retired servers.
-    private var retiredCommandsSent: Int64 = 0
-    private var retiredRefusals: Int64 = 0
+    private var retiredSentCommandCount: Int64 = 0
+    private var retiredRefusalCount: Int64 = 0
     private var encoder = CommandEncoder()
     /// The number of commands that wait for a retry.
-    private var postponed = 0
-    private var isSweepPlanned = false
+    private var postponedCount = 0
+    private var isSweepScheduled = false
     private var isClosed = false
 
     package var onUp: ((RedisPipeline) -> Void)?
@@ -39,8 +40,8 @@ package final class ClusterPipeline: RedisSender {
     package private(set) var replyingConnection: RedisPipeline?
 
     /// The pause between two probes of a hash slot. It doubles from the lower to the upper bound.
-    private static let pauses = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(16)
-    /// The number of redirections that a command follows without a pause.
+    private static let pauseRange = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(16)
+    /// The number of `MOVED` redirections that a command follows without a pause.
     private static let immediateRedirections = 3
     /// The minimum time for a retry is the command timeout divided by this number. With less time the retry might get
     /// no reply, and the caller would no longer know that the command was not run.
@@ -50,6 +51,7 @@ package final class ClusterPipeline: RedisSender {
 
     private let reportsServers: Bool
 
+    /// Creates the connections, inactive until `start`.
     /// - Parameter reportsServers: whether the directory may query the slot map over these connections.
     init(
         configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory, reportsServers: Bool
@@ -64,10 +66,10 @@ package final class ClusterPipeline: RedisSender {
 
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
-        let waiting = stalled.values.flatMap(\.calls) + callsAwaitingConnection.values.joined()
+        let waitingCalls = stalled.values.flatMap(\.calls) + callsAwaitingConnection.values.joined()
         stalled = [:]
         callsAwaitingConnection = [:]
-        for call in waiting { retry(call) }
+        for call in waitingCalls { retry(call) }
         return .andAllComplete(servers.values.map { $0.close() }, on: environment.eventLoop)
     }
 
@@ -76,14 +78,14 @@ package final class ClusterPipeline: RedisSender {
         func drainOnceSent() {
             // Waiting commands fail at their own deadlines.
             let isLate = environment.eventLoop.now >= deadline
-            guard postponed > 0, !isLate else {
+            guard postponedCount > 0, !isLate else {
                 let connections = servers.sorted { $0.key.description < $1.key.description }.map(\.value)
-                // A command in flight may have been refused and now wait for a retry.
+                // A server may have refused a command in flight, which then waits for a retry.
                 return RedisPipeline.drain(connections) { [self] in
-                    if postponed > 0, !isLate { drainOnceSent() } else { done() }
+                    if postponedCount > 0, !isLate { drainOnceSent() } else { done() }
                 }
             }
-            environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound) { drainOnceSent() }
+            environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauseRange.upperBound) { drainOnceSent() }
         }
         drainOnceSent()
     }
@@ -95,9 +97,9 @@ package final class ClusterPipeline: RedisSender {
     package var reachesAllKeys: Bool { !primaries.isEmpty && primaries.allSatisfy(\.isUp) }
     package func reaches(_ key: String) -> Bool { primary(of: HashSlot(ofKey: key))?.isUp ?? false }
     package var recentRefusal: RedisError? { servers.values.lazy.compactMap(\.recentRefusal).first }
-    package var refusals: Int64 { servers.values.reduce(retiredRefusals) { $0 + $1.refusals } }
-    package var commandsSent: Int64 { servers.values.reduce(retiredCommandsSent) { $0 + $1.commandsSent } }
-    package var pendingCount: Int { servers.values.reduce(postponed) { $0 + $1.pendingCount } }
+    package var refusalCount: Int64 { servers.values.reduce(retiredRefusalCount) { $0 + $1.refusalCount } }
+    package var sentCommandCount: Int64 { servers.values.reduce(retiredSentCommandCount) { $0 + $1.sentCommandCount } }
+    package var pendingCount: Int { servers.values.reduce(postponedCount) { $0 + $1.pendingCount } }
 
     package var lastFailure: RedisError? {
         guard directory.view.isKnown else { return directory.failure }
@@ -149,7 +151,7 @@ package final class ClusterPipeline: RedisSender {
     /// Encodes a command once and computes its hash slot.
     private func encode(_ command: some RedisCommand) -> (slot: HashSlot?, sentAt: NIODeadline) {
         command.encode(into: &encoder)
-        return (command.firstKey.map { encoder.slot(ofArgument: $0) }, environment.eventLoop.now)
+        return (command.firstKeyIndex.map { encoder.slot(ofArgument: $0) }, environment.eventLoop.now)
     }
 
     /// Lends the encoded command to `body`, so that a completion that sends another command can use the encoder.
@@ -163,7 +165,8 @@ package final class ClusterPipeline: RedisSender {
     private var standardTimeout: TimeAmount { TimeAmount(configuration.commandTimeout) }
     private var minimumAttemptTime: TimeAmount { .nanoseconds(standardTimeout.nanoseconds / Self.retryTimeDivisor) }
 
-    /// Returns `nil` if no server serves the hash slot, or if no server is known.
+    /// Returns the server that serves the hash slot, or any server if `slot` is `nil`. Returns `nil` if no such
+    /// server is known yet.
     private func server(for slot: HashSlot?) -> RedisPipeline? {
         if let slot { primary(of: slot) } else { primaries.first(where: \.isUp) ?? primaries.first }
     }
@@ -172,10 +175,10 @@ package final class ClusterPipeline: RedisSender {
         _ result: Result<Reply, RedisError>, by server: RedisPipeline, to completion: (Result<Reply, RedisError>) -> Void
     ) {
         if case .failure(let error) = result, error.isOutcomeUnknown { directory.scheduleQuery() }
-        let before = replyingConnection
+        let previousConnection = replyingConnection
         replyingConnection = server
         completion(result)
-        replyingConnection = before
+        replyingConnection = previousConnection
     }
 
     // MARK: Retries
@@ -188,7 +191,7 @@ package final class ClusterPipeline: RedisSender {
         let deadline: NIODeadline
         let completion: Completion
         let send: (_ to: RedisPipeline, _ isAsking: Bool, _ timeout: TimeAmount, @escaping Completion) -> Void
-        var redirections = 0
+        var redirectionCount = 0
         var lastRedirection: Redirection?
 
         init(
@@ -206,7 +209,7 @@ package final class ClusterPipeline: RedisSender {
         func attempt(at server: RedisPipeline, isAsking: Bool, timeout: TimeAmount, by pipeline: ClusterPipeline) {
             send(server, isAsking, timeout) { [self] result in
                 guard let redirection = pipeline.redirection(in: result, by: server) else {
-                    // A reply of the importing server says nothing about the other keys of the slot.
+                    // A reply of the importing server does not show whether the slot's other keys have arrived.
                     if isAsking { pipeline.resumeProbing(slot) } else { pipeline.retryStalledCalls(for: slot) }
                     return pipeline.deliver(result, by: server, to: completion)
                 }
@@ -218,7 +221,7 @@ package final class ClusterPipeline: RedisSender {
     /// The commands that wait for one hash slot.
     private struct CallQueue {
         var calls: [any ClusterCall] = []
-        var pause = ClusterPipeline.pauses.lowerBound
+        var pause = ClusterPipeline.pauseRange.lowerBound
         /// Whether one of the commands is in flight to probe the hash slot.
         var isProbing = false
     }
@@ -234,11 +237,11 @@ package final class ClusterPipeline: RedisSender {
         case .moved(let slot, let address):
             directory.recordMove(slot, to: address)
             servers[address]?.invalidateServerTime()
-            call.redirections += 1
-            if call.redirections <= Self.immediateRedirections { retry(call) } else { postpone(call) }
+            call.redirectionCount += 1
+            if call.redirectionCount <= Self.immediateRedirections { retry(call) } else { postpone(call) }
         case .ask(let address):
             directory.scheduleQuery()
-            let temporaryConnection = temporaryConnection(at: address)
+            let temporaryConnection = openTemporaryConnection(at: address)
             if temporaryConnection.isUp {
                 attempt(call, at: temporaryConnection, isAsking: true)
             } else if temporaryConnection.lastFailure != nil {
@@ -253,11 +256,11 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private func admit(_ call: any ClusterCall) -> Bool {
-        guard postponed < configuration.maximumPending else {
-            call.fail(RedisError(.overloaded, "\(postponed) commands already wait for the cluster"))
+        guard postponedCount < configuration.maximumPending else {
+            call.fail(RedisError(.overloaded, "\(postponedCount) commands already wait for the cluster"))
             return false
         }
-        postponed += 1
+        postponedCount += 1
         return true
     }
 
@@ -269,46 +272,48 @@ package final class ClusterPipeline: RedisSender {
         let isFirst = queue.calls.count == 1 || queue.isProbing
         queue.isProbing = false
         stalled[call.slot] = queue
-        if isFirst { planAttempt(for: call.slot) }
+        if isFirst { scheduleAttempt(for: call.slot) }
     }
 
-    private func planAttempt(for slot: HashSlot?) {
+    private func scheduleAttempt(for slot: HashSlot?) {
         guard let pause = stalled[slot]?.pause else { return }
         var random = environment.random
-        let spread = TimeAmount.nanoseconds(Int64.random(in: pause.nanoseconds / 2...pause.nanoseconds, using: &random))
-        environment.eventLoop.assumeIsolated().scheduleTask(in: spread) { [self] in attemptFirst(of: slot) }
+        let jitteredPause = TimeAmount.nanoseconds(
+            Int64.random(in: pause.nanoseconds / 2...pause.nanoseconds, using: &random))
+        environment.eventLoop.assumeIsolated().scheduleTask(in: jitteredPause) { [self] in attemptFirst(of: slot) }
     }
 
-    /// Sends the first command of a queue to probe its hash slot, and fails those with too little time for a retry.
+    /// Fails the queued commands with too little time for a retry, and sends the first of the others to probe the hash
+    /// slot.
     private func attemptFirst(of slot: HashSlot?) {
         guard var queue = stalled[slot] else { return }
-        let end = environment.eventLoop.now + minimumAttemptTime
-        let expired = queue.calls.filter { $0.deadline <= end }
-        queue.calls.removeAll { $0.deadline <= end }
-        queue.pause = min(Self.pauses.upperBound, queue.pause * 2)
+        let earliestDeadline = environment.eventLoop.now + minimumAttemptTime
+        let expired = queue.calls.filter { $0.deadline <= earliestDeadline }
+        queue.calls.removeAll { $0.deadline <= earliestDeadline }
+        queue.pause = min(Self.pauseRange.upperBound, queue.pause * 2)
         let first = queue.calls.isEmpty ? nil : queue.calls.removeFirst()
         queue.isProbing = first != nil
         stalled[slot] = queue.calls.isEmpty && first == nil ? nil : queue
-        postponed -= expired.count + (first == nil ? 0 : 1)
+        postponedCount -= expired.count + (first == nil ? 0 : 1)
         for call in expired { call.fail(timeoutError(for: call)) }
         guard let first else { return }
         // If the probe failed immediately, the other commands fail the same way.
         guard retry(first) else { return retryStalledCalls(for: slot) }
         guard stalled[slot]?.isProbing ?? false else { return }
-        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound * 8) { [self] in resumeProbing(slot) }
+        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauseRange.upperBound * 8) { [self] in resumeProbing(slot) }
     }
 
-    /// Plans the next probe if the last one was inconclusive.
+    /// Schedules the next probe if the last one was inconclusive.
     private func resumeProbing(_ slot: HashSlot?) {
         guard stalled[slot]?.isProbing ?? false else { return }
         stalled[slot]?.isProbing = false
-        planAttempt(for: slot)
+        scheduleAttempt(for: slot)
     }
 
     /// Retries every command that waits for a hash slot.
     private func retryStalledCalls(for slot: HashSlot?) {
         guard let queue = stalled.removeValue(forKey: slot) else { return }
-        postponed -= queue.calls.count
+        postponedCount -= queue.calls.count
         for call in queue.calls { retry(call) }
     }
 
@@ -320,7 +325,7 @@ package final class ClusterPipeline: RedisSender {
 
     private func retryCalls(awaiting address: Address) {
         guard let calls = callsAwaitingConnection.removeValue(forKey: address) else { return }
-        postponed -= calls.count
+        postponedCount -= calls.count
         for call in calls { retry(call) }
     }
 
@@ -374,10 +379,10 @@ package final class ClusterPipeline: RedisSender {
 
     private func open(_ address: Address) -> RedisPipeline {
         let configuration = configuration.server(at: address, of: directory.view)
-        if let known = servers[address] {
+        if let existing = servers[address] {
             // Reconnect: the server was dialed before its host name was known.
-            guard !known.isUp, known.serverName != configuration.serverName else { return known }
-            retire(known)
+            guard !existing.isUp, existing.serverName != configuration.serverName else { return existing }
+            retire(existing)
         }
         let server = RedisPipeline(
             configuration: configuration, environment: environment, directory: directory.directory(of: address))
@@ -401,31 +406,31 @@ package final class ClusterPipeline: RedisSender {
     }
 
     /// Returns the connection to a server that imports a hash slot and may not serve any yet.
-    private func temporaryConnection(at address: Address) -> RedisPipeline {
+    private func openTemporaryConnection(at address: Address) -> RedisPipeline {
         if !directory.view.primaries.contains(address) {
             temporaryServers[address] = environment.eventLoop.now
-            planSweep()
+            scheduleSweep()
         }
         return open(address)
     }
 
-    /// Schedules the removal of temporary servers that were not used for `temporaryServerLifetime`.
-    private func planSweep() {
-        guard !isSweepPlanned else { return }
-        isSweepPlanned = true
+    /// Schedules the removal of temporary servers without a command for `temporaryServerLifetime`.
+    private func scheduleSweep() {
+        guard !isSweepScheduled else { return }
+        isSweepScheduled = true
         environment.eventLoop.assumeIsolated().scheduleTask(in: Self.temporaryServerLifetime) { [weak self] in
             guard let self else { return }
-            isSweepPlanned = false
+            isSweepScheduled = false
             slotMapChanged()
-            if !temporaryServers.isEmpty { planSweep() }
+            if !temporaryServers.isEmpty { scheduleSweep() }
         }
     }
 
     /// Takes a server out of use. Its connection closes after the command timeout, so that replies to the commands in
     /// flight still arrive.
     private func retire(_ server: RedisPipeline) {
-        retiredCommandsSent += server.commandsSent
-        retiredRefusals += server.refusals
+        retiredSentCommandCount += server.sentCommandCount
+        retiredRefusalCount += server.refusalCount
         server.onUp = nil
         server.onDown = nil
         retryCalls(awaiting: server.address)
@@ -442,18 +447,20 @@ extension ClusterPipeline: ClusterFollower {
         let now = environment.eventLoop.now
         let addresses = directory.view.primaries
         // Report a temporary server that becomes a primary, because its own `onUp` was not forwarded.
-        let promoted = addresses.filter { temporaryServers.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false }
+        let promotedServers = addresses.filter {
+            temporaryServers.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false
+        }
         primaries = addresses.map { open($0) }
         // Sorted, so that a simulation does not depend on the hash seed of its process.
-        let sorted = servers.sorted { $0.key.description < $1.key.description }
-        for (_, server) in sorted { server.invalidateServerTime() }
-        for (address, server) in sorted where !addresses.contains(address) {
-            if let used = temporaryServers[address], now - used < Self.temporaryServerLifetime { continue }
+        let sortedServers = servers.sorted { $0.key.description < $1.key.description }
+        for (_, server) in sortedServers { server.invalidateServerTime() }
+        for (address, server) in sortedServers where !addresses.contains(address) {
+            if let lastUsedAt = temporaryServers[address], now - lastUsedAt < Self.temporaryServerLifetime { continue }
             temporaryServers[address] = nil
             servers[address] = nil
             retire(server)
         }
-        for address in promoted { servers[address].map { onUp?($0) } }
+        for address in promotedServers { servers[address].map { onUp?($0) } }
     }
 
     package func slotMapUnavailable(because error: RedisError) { onDown?(error) }
@@ -465,7 +472,7 @@ private protocol ClusterCall: AnyObject {
     var slot: HashSlot? { get }
     var deadline: NIODeadline { get }
     /// The number of `MOVED` redirections so far.
-    var redirections: Int { get set }
+    var redirectionCount: Int { get set }
     /// The last redirection; `nil` if no server has answered.
     var lastRedirection: Redirection? { get set }
 

@@ -1,11 +1,12 @@
 package import NIOCore
 
-/// The subscriptions to a cluster. Subscribes at each primary to invalidations of the keys tracked there and to the
-/// shard channels of its hash slots, and at one primary to the plain channels, because the cluster forwards their
-/// messages to every node. Confined to its event loop.
+/// The subscriptions to a cluster. Confined to its event loop.
+///
+/// Each primary sends the invalidations of the keys tracked there and the messages of the shard channels of its hash
+/// slots. One primary is enough for the plain channels, because the cluster forwards their messages to every node.
 ///
 /// Source: "Redis Cluster specification", section "Publish/Subscribe"; "Redis Pub/Sub", section "Sharded Pub/Sub".
-package final class ClusterSubscriber: RedisListener {
+package final class ClusterSubscriber: RedisReceiver {
     private let configuration: RedisConfiguration
     private let channels: [String]
     private let environment: RedisEnvironment
@@ -21,7 +22,7 @@ package final class ClusterSubscriber: RedisListener {
     package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
     package var onInvalidated: ((_ keys: [String]?) -> Void)?
     package var onSubscribed: (() -> Void)?
-    package var onReceivingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
+    package var onReceivingInvalidations: ((_ clientID: Int64, _ server: RedisConfiguration.Address) -> Void)?
     package var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)?
 
     init(
@@ -51,18 +52,18 @@ package final class ClusterSubscriber: RedisListener {
         subscriber.onSubscribed = { [weak self] in self?.onSubscribed?() }
         subscriber.onReceivingInvalidations = { [weak self] in self?.onReceivingInvalidations?($0, $1) }
         subscriber.onShardChannelsUnsupported = { [weak self] in self?.supportsShardChannels = false }
-        subscriber.onUp = { [weak self] in self?.connected(to: address) }
+        subscriber.onUp = { [weak self] in self?.serverConnected(at: address) }
         subscriber.onDown = { [weak self] error, address in self?.connectionFailed(to: address, because: error) }
         return subscriber
     }
 
-    private func connected(to address: RedisConfiguration.Address) {
+    private func serverConnected(at address: RedisConfiguration.Address) {
         if channelServer == nil { subscribe(at: address) }
         directory.followerConnected()
     }
 
     private func connectionFailed(to address: RedisConfiguration.Address, because error: RedisError) {
-        // A server that refuses the subscription is up, and the others would refuse it too: its subscriber retries.
+        // If the server is up, it refused the subscription, and its subscriber retries: the others would refuse it too.
         if channelServer == address, !(servers[address]?.isUp ?? false) { releaseChannelServer() }
         onDown?(error, address)
     }
@@ -112,11 +113,11 @@ extension ClusterSubscriber: ClusterFollower {
         let primaries = directory.view.primaries
         // Reconnect to servers that were dialed before their host names were known.
         for address in primaries {
-            guard let known = servers[address], !known.isUp,
-                known.serverName != configuration.server(at: address, of: directory.view).serverName
+            guard let existing = servers[address], !existing.isUp,
+                existing.serverName != configuration.server(at: address, of: directory.view).serverName
             else { continue }
             servers[address] = nil
-            _ = known.close()
+            _ = existing.close()
         }
         for address in primaries where servers[address] == nil {
             let subscriber = open(address)

@@ -1,4 +1,4 @@
-/// The slot map of a cluster as one server reports it. A pure value type.
+/// The slot map of a cluster that one server reports. A pure value type.
 struct ReportedSlotMap: Equatable, Sendable {
     typealias Address = RedisConfiguration.Address
 
@@ -16,7 +16,7 @@ struct ReportedSlotMap: Equatable, Sendable {
     var maximumReplicas = 0
     /// The host names of the servers that are reached by IP address.
     var hostNames: [Address: String] = [:]
-    /// The configuration epoch of each server by its ID: of two servers that claim a hash slot, the one with the higher
+    /// The configuration epoch of each server, by server ID. If two servers claim a hash slot, the one with the higher
     /// epoch owns it. Empty if the server does not report epochs.
     var epochs: [String: Int64] = [:]
 

@@ -20,7 +20,7 @@ package struct CommandEncoder {
     /// Whether the collected command carries the server's time.
     var carriesServerTime: Bool { !timeOffsets.isEmpty }
 
-    /// Appends the server's time at the moment of sending, as Unix time in microseconds, as 16 digits.
+    /// Appends the server's time at the moment of sending: 16 digits of Unix time in microseconds.
     ///
     /// Use it only for commands that a replica rejects or answers with an integer below 1: any other reply is taken as
     /// proof that the server is a primary.
@@ -29,13 +29,13 @@ package struct CommandEncoder {
         append(Self.unknownServerTime)
     }
 
-    /// Appends one argument: text as UTF-8.
+    /// Appends text as one argument, in UTF-8.
     package mutating func append(_ argument: String) {
         write(argument)
         ends.append(bytes.count)
     }
 
-    /// Appends one argument that consists of several parts, without joining them to a string.
+    /// Appends one argument that consists of several parts, without concatenating them first.
     package mutating func append(parts first: String, _ second: String, _ third: String, _ fourth: String = "") {
         write(first)
         write(second)
@@ -50,13 +50,13 @@ package struct CommandEncoder {
         text.withUTF8 { bytes.append(contentsOf: $0) }
     }
 
-    /// Appends one argument: any bytes.
+    /// Appends bytes as one argument.
     package mutating func append(_ argument: [UInt8]) {
         bytes.append(contentsOf: argument)
         ends.append(bytes.count)
     }
 
-    /// Appends one argument: a number in decimal.
+    /// Appends a number as one argument, in decimal.
     package mutating func append(_ argument: Int64) {
         var magnitude = argument.magnitude
         if argument < 0 { bytes.append(UInt8(ascii: "-")) }
@@ -69,12 +69,12 @@ package struct CommandEncoder {
         ends.append(bytes.count)
     }
 
-    /// Appends one argument: a number in decimal.
+    /// Appends a number as one argument, in decimal.
     package mutating func append(_ argument: Int) {
         append(Int64(argument))
     }
 
-    /// Returns the hash slot of the key that is the argument at this index; the command's name has index 0.
+    /// Returns the hash slot of the key at this index among the arguments; the command's name has index 0.
     func slot(ofArgument index: Int) -> HashSlot {
         HashSlot(ofKey: bytes[ends[index - 1]..<ends[index]])
     }
@@ -87,11 +87,11 @@ package struct CommandEncoder {
     }
 
     /// Writes the collected command to `buffer` as RESP and discards it.
-    /// - Parameter serverTime: the time of the server's clock as Unix time in microseconds; `nil` if unknown.
-    package mutating func format(into buffer: inout ByteBuffer, serverTime: Int64? = nil) {
+    /// - Parameter serverTimeMicroseconds: the server's clock reading as Unix time in microseconds; `nil` if unknown.
+    package mutating func format(into buffer: inout ByteBuffer, serverTimeMicroseconds: Int64? = nil) {
         defer { clear() }
-        if let serverTime {
-            for start in timeOffsets { write(serverTime, from: start) }
+        if let serverTimeMicroseconds {
+            for start in timeOffsets { write(serverTimeMicroseconds, from: start) }
         }
         var target: UnsafeMutablePointer<CChar>?
         let length = bytes.withUnsafeBytes { storage -> Int in
@@ -113,8 +113,8 @@ package struct CommandEncoder {
         redisFreeCommand(target)
     }
 
-    private mutating func write(_ time: Int64, from start: Int) {
-        var remaining = time
+    private mutating func write(_ microseconds: Int64, from start: Int) {
+        var remaining = microseconds
         for index in stride(from: start + Self.unknownServerTime.utf8.count - 1, through: start, by: -1) {
             bytes[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: remaining % 10)
             remaining /= 10

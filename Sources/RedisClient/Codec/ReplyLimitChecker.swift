@@ -11,7 +11,7 @@ struct ReplyLimitChecker {
         case number(kind: UInt8, value: Int, isNegative: Bool, digits: Int)
         /// A status or error line, with its number of bytes so far.
         case line(length: Int)
-        /// The `\n` that must follow a `\r`, then the announced value.
+        /// The `\n` that must follow a `\r`; the announced value comes next.
         case lineFeed(then: Announced)
         /// A bulk string, with the number of bytes left, including its `\r\n`.
         case bulk(remaining: Int)
@@ -34,7 +34,7 @@ struct ReplyLimitChecker {
     }
 
     /// Checks the next bytes of the stream. O(headers); bulk contents are skipped.
-    /// - Throws: `protocolViolation`; the bytes must then not be fed to hiredis.
+    /// - Throws: `protocolViolation`; do not feed the bytes to hiredis then.
     mutating func inspect(_ bytes: UnsafeRawBufferPointer) throws(RedisError) {
         var index = 0
         while index < bytes.count {
@@ -56,7 +56,7 @@ struct ReplyLimitChecker {
         }
     }
 
-    /// Adds to the length of the current reply, which must happen before `finishValue` can reset it.
+    /// Adds to the length of the current reply. Call it before `finishValue`, which may reset the length.
     private mutating func count(_ length: Int) throws(RedisError) {
         replyLength += length
         guard replyLength <= limits.replyLength else {
@@ -131,13 +131,17 @@ struct ReplyLimitChecker {
         case UInt8(ascii: "$"):
             guard value != -1 else { return .value }
             guard (0...limits.bulkLength).contains(value) else {
-                throw RedisError(.protocolViolation, "a reply announces a bulk string of \(value) bytes")
+                throw RedisError(
+                    .protocolViolation,
+                    "a reply announces a bulk string of \(value) bytes; expected 0 to \(limits.bulkLength)")
             }
             return .bulk(length: value)
         default:
             guard value != -1 else { return .value }
             guard (0...limits.arrayLength).contains(value) else {
-                throw RedisError(.protocolViolation, "a reply announces an array of \(value) elements")
+                throw RedisError(
+                    .protocolViolation,
+                    "a reply announces an array of \(value) elements; expected 0 to \(limits.arrayLength)")
             }
             return .array(length: value)
         }

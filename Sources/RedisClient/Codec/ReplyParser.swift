@@ -1,7 +1,7 @@
 internal import CHiredis
 
-/// Parses replies from a stream of bytes, split anywhere, with the reader of hiredis. Owns the C object, so it must be
-/// used from one thread at a time.
+/// Parses replies from a stream of bytes that may be split anywhere, with the reader of hiredis. Owns the C object, so
+/// use it from one thread at a time.
 package final class ReplyParser {
     private let reader: UnsafeMutablePointer<redisReader>
     private var limitChecker: ReplyLimitChecker
@@ -71,7 +71,7 @@ package final class ReplyParser {
         }
     }
 
-    /// Returns the bytes of a string reply, which are valid as long as the reply.
+    /// Returns the bytes of a string reply. They are valid as long as the reply is.
     private static func bytes(of reply: redisReply) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: reply.str, count: Int(reply.len))
     }

@@ -9,7 +9,7 @@ package struct Ping: NamedCommand, Sendable {
     }
 }
 
-/// `INFO section`: the server's report of `key:value` lines, as a dictionary.
+/// `INFO section`: the `key:value` lines that the server reports about itself, as a dictionary.
 package struct Info: NamedCommand, Sendable {
     package static let nameParts = ["INFO"]
 
@@ -88,7 +88,7 @@ struct ServerRole: NamedCommand {
     }
 }
 
-/// `TIME`: the server's time as Unix time in microseconds.
+/// `TIME`: the server's clock reading as Unix time in microseconds.
 struct ServerTime: NamedCommand {
     static let nameParts = ["TIME"]
 
@@ -107,17 +107,17 @@ package struct WaitForReplicas: NamedCommand, Sendable {
     package typealias Reply = Int64
     package static let nameParts = ["WAIT"]
 
-    package var replicas: Int
-    /// The maximum wait, or 0 to wait forever.
+    package var replicaCount: Int
+    /// The maximum wait; 0 to wait forever.
     package var timeoutMilliseconds: Int64
 
-    package init(replicas: Int, timeoutMilliseconds: Int64) {
-        self.replicas = replicas
+    package init(replicaCount: Int, timeoutMilliseconds: Int64) {
+        self.replicaCount = replicaCount
         self.timeoutMilliseconds = timeoutMilliseconds
     }
 
     package func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(replicas)
+        encoder.append(replicaCount)
         encoder.append(timeoutMilliseconds)
     }
 }
@@ -129,21 +129,21 @@ struct ClientID: NamedCommand {
 }
 
 /// `CLIENT TRACKING ON REDIRECT client NOLOOP`: the server tracks the keys that this connection reads from now on. When
-/// another connection changes one, the server notifies `client`, which subscribes to `RedisSubscriber.invalidations`.
+/// another connection changes one, the server notifies `clientID`, which subscribes to `RedisSubscriber.invalidations`.
 /// A key is reported once, until it is read again.
 package struct TrackReads: NamedCommand, Sendable {
     package typealias Reply = Void
     package static let nameParts = ["CLIENT", "TRACKING"]
 
-    package var client: Int64
+    package var clientID: Int64
 
-    package init(redirectingTo client: Int64) {
-        self.client = client
+    package init(redirectingTo clientID: Int64) {
+        self.clientID = clientID
     }
 
     package func encodeArguments(into encoder: inout CommandEncoder) {
         for word in ["ON", "REDIRECT"] { encoder.append(word) }
-        encoder.append(client)
+        encoder.append(clientID)
         encoder.append("NOLOOP")
     }
 }

@@ -18,7 +18,7 @@ package struct Scan: NamedCommand, Sendable {
         for argument in [cursor, "MATCH", pattern, "COUNT", "\(count)", "TYPE", type] { encoder.append(argument) }
     }
 
-    /// Returns the next cursor, `0` if the scan is complete, and the keys of this step.
+    /// Returns the keys of this step and the next cursor, which is `0` if the scan is complete.
     package func decode(_ reply: RedisReply) throws(RedisError) -> (cursor: String, keys: [String]) {
         guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let keys = parts[1].array else {
             throw unexpected(reply)
@@ -27,7 +27,7 @@ package struct Scan: NamedCommand, Sendable {
     }
 }
 
-/// `GET key`.
+/// `GET key`: the text at a key.
 package struct GetText: KeyCommand, Sendable {
     package static let nameParts = ["GET"]
 
@@ -45,11 +45,11 @@ package struct GetText: KeyCommand, Sendable {
     }
 }
 
-/// `PTTL key`.
+/// `PTTL key`: the remaining time of a key.
 package struct RemainingTime: KeyCommand, Sendable {
     package enum Reply: Hashable, Sendable {
         case absent
-        /// The key expires after this many milliseconds, or never if `nil`.
+        /// The key expires after this number of milliseconds; `nil` if it never expires.
         case present(Int64?)
     }
 

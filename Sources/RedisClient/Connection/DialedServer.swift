@@ -4,8 +4,7 @@ internal import NIOCore
 struct DialedServer {
     /// The address without credentials, for messages.
     var name: String
-    /// The run ID of the server process; `nil` if the server does not report it. It changes with a restart and with
-    /// a different server.
+    /// The run ID of the server process, which a restart changes; `nil` if the server does not report it.
     var runID: String?
     var dialedAt: NIODeadline
 }

@@ -7,23 +7,24 @@ struct HostListURL {
     let scheme: String
     /// The hosts as written; at least one.
     let hosts: [String]
-    /// The rest of the URL, without the hosts.
+    /// The URL without its hosts.
     let components: URLComponents
 
-    /// Returns `nil` if the URL has another scheme.
+    /// Splits the URL; returns `nil` if its scheme is not one of `schemes`.
     init?(_ url: String, schemes: [String]) throws(RedisURLError) {
         guard let separator = url.firstRange(of: "://") else { return nil }
         scheme = url[..<separator.lowerBound].lowercased()
         guard schemes.contains(scheme) else { return nil }
-        let rest = url[separator.upperBound...]
-        let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
-        let list = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
-        let suffix = rest[list.endIndex...]
+        let afterScheme = url[separator.upperBound...]
+        let authority = afterScheme.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        let hostList = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+        let suffix = afterScheme[hostList.endIndex...]
         guard !suffix.prefix(while: { $0 != "?" }).contains("@"),
-            let components = URLComponents(string: "redis://\(rest[..<list.startIndex])hosts\(suffix)"),
+            let components = URLComponents(
+                string: "redis://\(afterScheme[..<hostList.startIndex])hosts\(suffix)"),
             components.fragment == nil
         else { throw RedisURLError(reason: "it is not a URL; percent-encode all special characters of the password") }
-        hosts = list.split(separator: ",", omittingEmptySubsequences: false).map { String($0) }
+        hosts = hostList.split(separator: ",", omittingEmptySubsequences: false).map { String($0) }
         self.components = components
     }
 

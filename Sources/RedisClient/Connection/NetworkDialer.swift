@@ -6,6 +6,7 @@ internal import NIOSSL
 package struct NetworkDialer: RedisDialer {
     package init() {}
 
+    /// Opens a connection to the address of `configuration`.
     /// - Returns: a future that fails with a `RedisError` if the TLS settings cannot be used, or else with NIO's error.
     package func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
         let tls: NIOSSLContext?

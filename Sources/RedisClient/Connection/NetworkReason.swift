@@ -3,21 +3,22 @@ internal import NIOCore
 internal import NIOPosix
 internal import NIOSSL
 
-/// An explanation in plain words why a connection failed or was lost, or why an address cannot be listened on. The
-/// descriptions of NIO's errors are meant for programmers.
+/// A plain explanation of why a connection failed or was lost, or why an address cannot be listened on. The
+/// descriptions of NIO's errors are written for programmers.
 package struct NetworkReason: CustomStringConvertible {
     package let description: String
     /// The system's error code, if the error came from the system.
     package let errorCode: Int32?
 
     package init(_ error: any Error) {
-        // The last of several attempted addresses is reported: its attempt had the most time.
-        let last = (error as? NIOConnectionError)?.connectionErrors.last?.error ?? error
-        errorCode = (last as? IOError)?.errnoCode
-        description = errorCode.map(Self.explanation(ofCode:)) ?? Self.explanation(of: last)
+        // Of several attempted addresses, report the last.
+        let lastError = (error as? NIOConnectionError)?.connectionErrors.last?.error ?? error
+        errorCode = (lastError as? IOError)?.errnoCode
+        description = errorCode.map(Self.explanation(ofCode:)) ?? Self.explanation(of: lastError)
     }
 
-    /// Returns a clause that explains why there is no connection to the peer called `name`.
+    /// Returns a clause that explains why this peer cannot be reached.
+    /// - Parameter name: the name of the peer.
     package func sentence(connectingTo name: String) -> String {
         errorCode == ECONNREFUSED ? "\(name) refuses connections" : "cannot connect to \(name): \(self)"
     }
@@ -58,8 +59,8 @@ package struct NetworkReason: CustomStringConvertible {
 
     /// Explains a failed handshake based on the error's OpenSSL name.
     private static func explanation(ofHandshake error: BoringSSLError) -> String {
-        let text = "\(error)"
-        let known = [
+        let errorText = "\(error)"
+        let explanations = [
             ("CERTIFICATE_VERIFY_FAILED", "its certificate is not signed by a trusted authority, or has expired"),
             ("WRONG_VERSION_NUMBER", "the other side does not speak TLS"),
             ("UNSUPPORTED_PROTOCOL", "the other side supports only TLS versions older than 1.2"),
@@ -68,10 +69,12 @@ package struct NetworkReason: CustomStringConvertible {
             ("CERTIFICATE_REQUIRED", "the other side requires a client certificate"),
             ("NO_SHARED_CIPHER", "the two sides have no cipher in common"),
         ]
-        if let (_, words) = known.first(where: { text.contains($0.0) }) { return words }
+        if let (_, explanation) = explanations.first(where: { errorText.contains($0.0) }) { return explanation }
         // The name in `SSL routines:OPENSSL_internal:NAME at FILE:LINE`, in lower case.
         guard
-            let name = text.firstRange(of: "OPENSSL_internal:").map({ text[$0.upperBound...].prefix { $0 != " " && $0 != "]" } })
+            let name = errorText.firstRange(of: "OPENSSL_internal:").map({
+                errorText[$0.upperBound...].prefix { $0 != " " && $0 != "]" }
+            })
         else {
             return "the connection was closed during the handshake"
         }

@@ -4,6 +4,7 @@ internal import Glibc
 package struct RandomSource: RandomNumberGenerator, Sendable {
     private let fillBytes: @Sendable (UnsafeMutableRawBufferPointer) -> Void
 
+    /// Creates a source.
     /// - Parameter fill: fills the buffer with uniformly distributed bits.
     package init(fill: @escaping @Sendable (UnsafeMutableRawBufferPointer) -> Void) {
         fillBytes = fill
@@ -14,9 +15,9 @@ package struct RandomSource: RandomNumberGenerator, Sendable {
         var filled = 0
         while filled < bytes.count {
             let count = min(bytes.count - filled, 256)
-            let result = getentropy(bytes.baseAddress.map { $0 + filled }, count)
-            // The call fails only for a bad address or more than 256 bytes, and neither can occur here.
-            precondition(result == 0, "the kernel's random generator failed")
+            let status = getentropy(bytes.baseAddress.map { $0 + filled }, count)
+            // The call fails only for a bad address or for more than 256 bytes. Neither occurs here.
+            precondition(status == 0, "the kernel's random generator failed")
             filled += count
         }
     }

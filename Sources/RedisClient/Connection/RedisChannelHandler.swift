@@ -9,8 +9,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// The number of unsent commands that triggers a write before the tick ends, so that Redis works on them while this
-    /// side still encodes the others. On two cores this raises the throughput of small scripts by a third.
+    /// The number of unsent commands that triggers a write before the tick ends. Redis then runs them while this side
+    /// encodes the others, which raises the throughput of small scripts by a third on two cores.
     static let flushThreshold = 16
 
     private let eventLoop: any EventLoop
@@ -41,10 +41,10 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     var pendingCount: Int { exchange.pendingCount }
 
-    /// See `RedisExchange.commandsSent`.
-    var commandsSent: Int64 {
-        get { exchange.commandsSent }
-        set { exchange.commandsSent = newValue }
+    /// See `RedisExchange.sentCommandCount`.
+    var sentCommandCount: Int64 {
+        get { exchange.sentCommandCount }
+        set { exchange.sentCommandCount = newValue }
     }
 
     /// See `RedisExchange.isLoggingIn`.
@@ -71,7 +71,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
         set { exchange.onRoundTrip = newValue }
     }
 
-    /// Sends a command; `completion` is called exactly once, on the event loop, possibly before this returns.
+    /// Sends a command. Calls `completion` exactly once, on the event loop, possibly before this method returns.
     func send<Command: RedisCommand>(
         _ command: Command,
         timeout: TimeAmount? = nil,
@@ -133,6 +133,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     // MARK: Output and timeouts
 
+    /// Schedules the write and the timeout of the command just sent, and a reading of the clock if one is due.
     private func afterSending() {
         if exchange.unsentCount >= Self.flushThreshold { flush() } else { scheduleFlush() }
         scheduleExpiry()
@@ -154,8 +155,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
         exchange.clearOutgoing()
     }
 
-    /// Schedules the check for expired commands, unless an earlier check is scheduled. O(1); commands with equal
-    /// timeouts share one timer.
+    /// Schedules the check for expired commands, unless an earlier check is scheduled. Commands with equal timeouts
+    /// share one timer, so this is O(1).
     private func scheduleExpiry() {
         guard let deadline = exchange.nextExpiry, let context, expiry.map({ deadline < $0.deadline }) ?? true else { return }
         expiry?.task.cancel()

@@ -7,7 +7,7 @@ package struct RedisConfiguration: Sendable {
     package enum Address: Hashable, Sendable {
         case host(String, port: Int)
         case unixSocket(path: String)
-        /// The primary that Sentinels name, resolved anew for each connection.
+        /// The primary that Sentinels report. Each connection resolves it again.
         case primary(of: SentinelSettings)
         /// The servers of a cluster; the key of a command determines its server.
         case cluster(of: ClusterSettings)
@@ -18,7 +18,7 @@ package struct RedisConfiguration: Sendable {
     package var username: String?
     package var password: String?
     package var database = 0
-    /// The TLS settings, for Sentinels too; `nil` for plain text.
+    /// The TLS settings, which also apply to Sentinels; `nil` for plain text.
     package var tls: TLSConfiguration?
     /// The name that every server's certificate is checked against; `nil` to check it against the host name or IP
     /// address.
@@ -32,15 +32,15 @@ package struct RedisConfiguration: Sendable {
     /// The maximum number of commands in flight. Further commands fail with `overloaded`.
     package var maximumPending = 100_000
     package var replyLimits = ReplyLimits()
-    /// The connection's name in `CLIENT LIST`, without spaces; `nil` for none. A server that rejects the name still
-    /// accepts the login.
+    /// The connection's name in `CLIENT LIST`, without spaces; `nil` to set no name. A server that rejects the name can
+    /// still be used.
     package var clientName: String?
     /// The delay, after the first proof that the server is a primary, before commands carry the time of its clock (see
     /// `CommandEncoder.appendServerTime`); `nil` if they never do.
     package var serverTimeDelay: Duration?
 
-    /// The key that the login's check of the peer names in its script without accessing it (see `PeerCheck`), or `nil`
-    /// for no check.
+    /// A key for the script with which the login checks the peer (see `PeerCheck`). The script does not access the key.
+    /// `nil` to skip the check.
     package var peerCheckKey: String?
 
     /// Whether the server belongs to a cluster.
@@ -71,6 +71,7 @@ package struct RedisConfiguration: Sendable {
         if requiresPassword { try checkLogins() }
     }
 
+    /// Checks that each user has a password.
     /// - Throws: `RedisURLError` if a user has no password.
     package func checkLogins() throws(RedisURLError) {
         guard username == nil || password != nil else { throw RedisURLError(reason: "it names a user but no password") }
@@ -78,8 +79,8 @@ package struct RedisConfiguration: Sendable {
         throw RedisURLError(reason: "it names a Sentinel user but no Sentinel password")
     }
 
-    /// Rejects a URL that has percent escapes and also characters that are not allowed in a URL. The parser would
-    /// escape its percent signs again and silently change the password.
+    /// Rejects an invalid percent escape, and a URL that mixes percent escapes with characters that are not allowed in
+    /// a URL. The parser would escape the percent signs again and silently change the password.
     private static func checkEscapes(of url: String) throws(RedisURLError) {
         let bytes = Array(url.utf8)
         func isHexadecimal(_ index: Int) -> Bool {
@@ -90,8 +91,8 @@ package struct RedisConfiguration: Sendable {
                 throw RedisURLError(reason: "it has a % without two hexadecimal digits; write a password's % as %25")
             }
         }
-        let isOutside = { (byte: UInt8) in "\"<>\\^`{|}".utf8.contains(byte) || byte > 0x7e }
-        guard bytes.contains(UInt8(ascii: "%")), bytes.contains(where: isOutside) else { return }
+        let isForbidden = { (byte: UInt8) in "\"<>\\^`{|}".utf8.contains(byte) || byte > 0x7e }
+        guard bytes.contains(UInt8(ascii: "%")), bytes.contains(where: isForbidden) else { return }
         throw RedisURLError(
             reason: "it has characters that are not allowed in a URL; percent-encode all special characters of the password")
     }
@@ -143,8 +144,8 @@ package struct RedisConfiguration: Sendable {
         }
     }
 
-    /// The TLS settings of `rediss://`: TLS 1.2 or newer, with a certificate from an authority that this machine
-    /// trusts. A peer that does not close TLS properly delays the close by at most 100 ms.
+    /// The TLS settings of `rediss://`: TLS 1.2 or newer, with a certificate from an authority that this host trusts. A
+    /// peer that does not close TLS properly delays the close by at most 100 ms.
     package static var standardTLS: TLSConfiguration {
         var tls = TLSConfiguration.makeClientConfiguration()
         tls.minimumTLSVersion = .tlsv12
@@ -178,7 +179,7 @@ extension RedisConfiguration.Address: CustomStringConvertible {
         self = .host(host, port: port)
     }
 
-    /// `host:port`, `[address]:port`, a path, a primary's name, or a cluster's servers.
+    /// The address for messages: `host:port`, `[address]:port`, a path, a primary's name, or a cluster's servers.
     package var description: String {
         switch self {
         case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"

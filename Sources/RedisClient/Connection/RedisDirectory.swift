@@ -5,9 +5,9 @@ protocol RedisDirectory: AnyObject {
     var checksRole: Bool { get }
 
     /// Returns the address for the next attempt; `nil` if it is not known yet. Once it is known, the directory calls
-    /// `redial`.
+    /// `redial` on each follower.
     /// - Throws: `RedisError` if the address cannot be determined for now. The directory keeps trying.
-    func server() throws(RedisError) -> RedisConfiguration.Address?
+    func serverAddress() throws(RedisError) -> RedisConfiguration.Address?
 
     /// Adds a follower to notify of changes. The directory holds it weakly.
     func add(_ follower: any RedisDirectoryFollower)
@@ -15,9 +15,10 @@ protocol RedisDirectory: AnyObject {
     /// Removes a follower that is closed permanently.
     func remove(_ follower: any RedisDirectoryFollower)
 
-    /// Reports that a follower's connection is up, at `server()`.
-    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer)
+    /// Records that a follower is connected to the server at `serverAddress()`.
+    func connectionEstablished(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer)
 
-    /// Reports that a follower lost the server, could not reach it, or found that it is not a primary.
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer)
+    /// Records that a follower's connection ended, that its attempt to connect failed, or that its server is not a
+    /// primary.
+    func connectionLost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer)
 }

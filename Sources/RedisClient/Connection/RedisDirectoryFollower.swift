@@ -3,10 +3,10 @@ protocol RedisDirectoryFollower: AnyObject {
     /// Whether the connection is up, not started yet, or closed.
     var isUpOrIdle: Bool { get }
 
-    /// Reconnects immediately, because the address belongs to another server now. Pending commands fail.
+    /// Reconnects immediately, because the address now belongs to another server. Pending commands fail.
     func reconnect(because reason: RedisError)
 
-    /// Called when `server()` has changed. A connection that is waiting for an address or for its next attempt
-    /// connects.
+    /// Connects now if the connection waits for an address or for its next attempt. The directory calls this when
+    /// `server()` has changed.
     func redial()
 }

@@ -1,16 +1,16 @@
 internal import Logging
 internal import NIOCore
 
-/// Keeps one connection to Redis up: connects, logs in and selects the database. Reconnects after a loss with jittered
-/// exponential backoff, or immediately if its directory names another server. Confined to its event loop.
+/// Keeps one connection to Redis up: connects, logs in and selects the database. Reconnects with jittered exponential
+/// backoff, or immediately if its directory names another server. Confined to its event loop.
 final class RedisLink {
     private enum State {
         case idle
-        /// The link waits until the directory knows the address.
+        /// The directory does not know the address yet.
         case waiting
         case connecting(RedisChannelHandler)
         case up(RedisChannelHandler, since: NIODeadline)
-        /// The link waits until the pause before the next attempt is over.
+        /// The pause before the next attempt has not ended.
         case pausing(Scheduled<Void>)
         case closed
     }
@@ -20,16 +20,17 @@ final class RedisLink {
     private let directory: (any RedisDirectory)?
     /// The configuration with the address of the last attempt.
     private var server: RedisConfiguration
-    /// The time of the last attempt, and the run ID that the server reported.
+    /// The time of the last attempt.
     private var dialedAt = NIODeadline.uptimeNanoseconds(0)
+    /// The run ID that the server reported at the last attempt; `nil` if it reported none yet.
     private var runID: String?
     private var state = State.idle
-    /// The number of channels that are open or being dialed, including those of abandoned attempts.
-    private var openChannels = 0
-    /// Whether the connection is closing in order to reconnect to another server without a pause.
+    /// The number of channels that are open or being dialed. Abandoned attempts count too.
+    private var openChannelCount = 0
+    /// Whether the connection closes only to reconnect to another server without a pause.
     private var isMoving = false
     private var backoff: Backoff
-    /// The earliest time to log again that Redis refuses commands.
+    /// The earliest time for the next log entry about refused commands.
     private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
     /// Completed once the last channel has closed after `close`.
     private var closePromise: EventLoopPromise<Void>?
@@ -38,9 +39,10 @@ final class RedisLink {
     var onUp: ((RedisChannelHandler) -> Void)?
     /// Called when a reachable server refuses a command because it cannot serve or the user lacks a permission.
     var onRefusal: ((RedisError) -> Void)?
-    /// Called when the connection is lost or an attempt fails. Another attempt follows unless the link is closed.
+    /// Called when the connection ends or an attempt fails. Another attempt follows unless the link is closed.
     var onDown: ((RedisError) -> Void)?
 
+    /// Creates a link, inactive until `start`.
     /// - Parameter directory: the source of the server's address; `nil` to use the configuration's.
     init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil) {
         self.configuration = configuration
@@ -52,7 +54,7 @@ final class RedisLink {
 
     var eventLoop: any EventLoop { environment.eventLoop }
 
-    /// The connection, while it is up.
+    /// The handler of the connection while it is up; otherwise `nil`.
     var handler: RedisChannelHandler? {
         if case .up(let handler, _) = state { handler } else { nil }
     }
@@ -86,14 +88,14 @@ final class RedisLink {
 
     /// Closes the connection from the `deinit` of its owner, which may run on any thread.
     func closeOnDeinit() {
-        // The owner was the only user of the link, so the event loop now has it to itself.
+        // Safe because the owner was the only user of the link, so that only this closure refers to it now.
         nonisolated(unsafe) let link = self
         eventLoop.execute { _ = link.close() }
     }
 
     /// Completes `close` once the last channel has closed. An attempt in progress ends within the connect timeout.
     private func finishClosing() {
-        guard case .closed = state, openChannels == 0 else { return }
+        guard case .closed = state, openChannelCount == 0 else { return }
         closePromise?.succeed()
     }
 
@@ -103,7 +105,7 @@ final class RedisLink {
         runID = nil
         do throws(RedisError) {
             if let directory {
-                guard let address = try directory.server() else { return state = .waiting }
+                guard let address = try directory.serverAddress() else { return state = .waiting }
                 server.address = address
             }
         } catch {
@@ -112,25 +114,25 @@ final class RedisLink {
         let deadline = eventLoop.now + TimeAmount(configuration.connectTimeout)
         let handler = RedisChannelHandler(configuration: configuration, eventLoop: eventLoop)
         state = .connecting(handler)
-        openChannels += 1
+        openChannelCount += 1
         environment.dialer.dial(server, on: eventLoop).assumeIsolated().whenComplete { [self] result in
             switch result {
-            case .success(let channel): connected(channel, handler: handler, deadline: deadline)
+            case .success(let channel): channelOpened(channel, handler: handler, deadline: deadline)
             case .failure(let error as RedisError): channelClosed(handler, because: error)
-            case .failure(let error): channelClosed(handler, because: cannotConnect(error))
+            case .failure(let error): channelClosed(handler, because: connectError(error))
             }
         }
     }
 
-    private func cannotConnect(_ error: any Error) -> RedisError {
+    private func connectError(_ error: any Error) -> RedisError {
         RedisError(.connectionFailed, NetworkReason(error).sentence(connectingTo: server.displayName))
     }
 
-    private func connected(_ channel: any Channel, handler: RedisChannelHandler, deadline: NIODeadline) {
+    private func channelOpened(_ channel: any Channel, handler: RedisChannelHandler, deadline: NIODeadline) {
         do {
             try channel.pipeline.syncOperations.addHandler(handler)
         } catch {
-            return channelClosed(handler, because: cannotConnect(error))
+            return channelClosed(handler, because: connectError(error))
         }
         guard isCurrent(handler) else {
             channel.close(promise: nil)
@@ -140,11 +142,12 @@ final class RedisLink {
         login(handler, timeout: deadline - eventLoop.now) { [self] failure in
             if let failure { return handler.close(reason: failure) }
             guard isCurrent(handler) else { return }
-            handler.onRefusal = { [self] in refused($0) }
+            handler.onRefusal = { [self] in commandRefused($0) }
             handler.isLoggingIn = false
             state = .up(handler, since: eventLoop.now)
-            // Call this before anything is sent, because other connections may have to leave an outdated server.
-            directory?.reached(self, dialedServer)
+            // Notify the directory before the first command, because other connections may have to leave an outdated
+            // server.
+            directory?.connectionEstablished(self, dialedServer)
             guard isCurrent(handler), handler.isOpen else { return }
             onUp?(handler)
         }
@@ -160,16 +163,16 @@ final class RedisLink {
         }
     }
 
-    /// Call when a channel closed or could not be opened.
+    /// Handles a channel that was closed or could not be opened.
     private func channelClosed(_ handler: RedisChannelHandler, because error: RedisError) {
-        openChannels -= 1
+        openChannelCount -= 1
         guard isCurrent(handler) else { return finishClosing() }
         attemptFailed(error)
     }
 
-    /// Records that Redis cannot serve or that this user lacks a permission. Logs at most one per minute.
-    private func refused(_ error: RedisError) {
-        // The sender follows the redirections of a cluster.
+    /// Records that Redis cannot serve or that this user lacks a permission. Logs at most one refusal per minute.
+    private func commandRefused(_ error: RedisError) {
+        // `ClusterPipeline` follows the redirections of a cluster.
         if configuration.isOfCluster, case .server(let condition) = error.code, condition.isRedirection { return }
         let now = eventLoop.now
         onRefusal?(error)
@@ -178,9 +181,10 @@ final class RedisLink {
         environment.logger.log(.refused, ["redis": server.displayName, "error": error.message])
     }
 
-    /// Sends `AUTH`, `SELECT`, `CLIENT SETNAME`, the commands of `PeerCheck`, `ROLE` with Sentinels, `PING`, and `TIME`
-    /// if configured, all in one write. Reports the first failure, except those of `CLIENT SETNAME` and `TIME`. If
-    /// the peer is not a Redis server, reports that instead.
+    /// Logs in with all commands in one write: `AUTH`, `SELECT`, `CLIENT SETNAME`, the commands of `PeerCheck`, `ROLE`
+    /// with Sentinels, `PING`, and `TIME` if configured.
+    /// - Parameter completion: called with the first failure, except those of `CLIENT SETNAME` and `TIME`; `nil` if the
+    ///   login succeeded. If the peer is not a Redis server, that is the failure.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
@@ -224,7 +228,7 @@ final class RedisLink {
             handler.send(script, timeout: timeout) { recordScriptFailure($0) }
         }
         if directory?.checksRole ?? false {
-            // A Sentinel that missed the failover may still name the former primary.
+            // A Sentinel that has not learned of a failover may still name the former primary.
             handler.send(ServerRole(), timeout: timeout) { [self] result in
                 recordFailure(result)
                 guard failure == nil, case .success(let role) = result, role != ServerRole.primary else { return }
@@ -247,13 +251,13 @@ final class RedisLink {
         case .closed:
             return
         case .connecting:
-            // The connection was never established. Errors that identify the peer or its state keep their code.
+            // No connection was established. Errors that identify the peer or its state keep their code.
             switch error.code {
             case .server, .protocolViolation: break
             default: error.code = .connectionFailed
             }
         case .up(_, let since):
-            // A successful login is not enough, because a replica accepts it and rejects the first write.
+            // A successful login does not reset the backoff, because a replica accepts it and rejects the first write.
             if eventLoop.now - since >= TimeAmount(configuration.reconnectDelay.upperBound) { backoff.reset() }
         case .idle, .waiting, .pausing:
             break
@@ -268,7 +272,7 @@ final class RedisLink {
         }
         state = .pausing(attempt)
         onDown?(error)
-        directory?.lost(self, because: error, at: dialedServer)
+        directory?.connectionLost(self, because: error, at: dialedServer)
     }
 }
 
@@ -307,12 +311,12 @@ extension RedisLink: RedisDirectoryFollower {
 }
 
 /// Exponential backoff with full jitter: attempt n waits a random time up to `lowerBound · 2ⁿ`, at most `upperBound`,
-/// and at least half of `lowerBound`. Spreads the attempts of a fleet that lost its Redis.
+/// and at least half of `lowerBound`. Spreads the attempts of a fleet whose Redis is down.
 ///
 /// Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 package struct Backoff {
     package let range: ClosedRange<Duration>
-    package private(set) var failures = 0
+    package private(set) var failureCount = 0
 
     package init(range: ClosedRange<Duration>) {
         self.range = range
@@ -321,12 +325,12 @@ package struct Backoff {
     /// Returns the pause before the next attempt.
     /// - Parameter random: a random number in 0…1.
     package mutating func next(random: Double) -> Duration {
-        let ceiling = min(range.upperBound, range.lowerBound * (1 << min(failures, 20)))
-        failures += 1
+        let ceiling = min(range.upperBound, range.lowerBound * (1 << min(failureCount, 20)))
+        failureCount += 1
         return max(range.lowerBound / 2, ceiling * random)
     }
 
     package mutating func reset() {
-        failures = 0
+        failureCount = 0
     }
 }

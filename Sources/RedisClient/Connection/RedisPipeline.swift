@@ -18,30 +18,31 @@ package final class RedisPipeline: RedisSender {
 
     /// Called when a connection is up and logged in: the first one, and each one after a loss.
     package var onUp: ((RedisPipeline) -> Void)?
-    /// Called when the connection is lost or an attempt fails, with the next attempt already planned.
+    /// Called when the connection is lost or an attempt fails, with the next attempt already scheduled.
     package var onDown: ((RedisError) -> Void)?
     /// Called once per read from the wire with the round-trip time of the oldest command that it answers.
     package var onRoundTrip: ((TimeAmount) -> Void)?
-    /// The last failure since a connection was up; `nil` if there was none.
+    /// The last failure since a connection was up; `nil` if nothing has failed since.
     package private(set) var lastFailure: RedisError?
-    /// The last refusal to serve (such as `OOM` or `NOPERM`); `nil` if there was none within the last ten seconds.
+    /// The last refusal to serve (such as `OOM` or `NOPERM`); `nil` if Redis has refused nothing for ten seconds.
     package var recentRefusal: RedisError? {
         lastRefusal.flatMap { eventLoop.now - $0.at < Self.refusalLifetime ? $0.error : nil }
     }
     private var lastRefusal: (error: RedisError, at: NIODeadline)?
     /// The number of refusals to serve since the start.
-    package private(set) var refusals: Int64 = 0
+    package private(set) var refusalCount: Int64 = 0
     private static let refusalLifetime = TimeAmount.seconds(10)
     private let eventLoop: any EventLoop
     /// The number of commands sent since the start.
-    package var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
+    package var sentCommandCount: Int64 { earlierSentCommandCount + (current?.sentCommandCount ?? 0) }
     /// The number of commands in flight.
     package var pendingCount: Int { current?.pendingCount ?? 0 }
-    private var sentEarlier: Int64 = 0
+    private var earlierSentCommandCount: Int64 = 0
     private var current: RedisChannelHandler?
     private var check: Scheduled<Void>?
 
-    /// The idle time after which the server is pinged. Detects a network that drops all packets before a caller does.
+    /// The idle time after which the server is pinged. The ping detects a network that drops all packets before a
+    /// caller notices.
     private static let checkInterval = TimeAmount.seconds(5)
 
     package convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
@@ -52,6 +53,7 @@ package final class RedisPipeline: RedisSender {
         self.init(configuration: configuration, environment: environment, directory: nil)
     }
 
+    /// Creates a pipeline, inactive until `start`.
     /// - Parameter directory: the source of the server's address, which may change; `nil` to use the
     ///   configuration's.
     init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)?) {
@@ -61,13 +63,13 @@ package final class RedisPipeline: RedisSender {
         link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onRefusal = { [weak self] error in
             guard let self else { return }
-            refusals += 1
+            refusalCount += 1
             lastRefusal = (error, eventLoop.now)
         }
         link.onUp = { [weak self] handler in
             guard let self else { return }
             // Don't count the commands of the login.
-            handler.commandsSent = 0
+            handler.sentCommandCount = 0
             current = handler
             lastFailure = nil
             handler.onRoundTrip = onRoundTrip
@@ -76,7 +78,7 @@ package final class RedisPipeline: RedisSender {
         }
         link.onDown = { [weak self] error in
             guard let self else { return }
-            sentEarlier += current?.commandsSent ?? 0
+            earlierSentCommandCount += current?.sentCommandCount ?? 0
             current = nil
             check?.cancel()
             check = nil
@@ -100,7 +102,7 @@ package final class RedisPipeline: RedisSender {
         link.start()
     }
 
-    /// Sends `command`; `completion` is called exactly once, on the event loop, possibly before this returns.
+    /// Sends `command`. Calls `completion` exactly once, on the event loop, possibly before this method returns.
     package func send<Command: RedisCommand>(
         _ command: Command,
         timeout: TimeAmount? = nil,
@@ -133,13 +135,13 @@ package final class RedisPipeline: RedisSender {
         handler.send(source: command, timeout: timeout, completion: completion)
     }
 
-    private func scheduleCheck(of handler: RedisChannelHandler, after minimum: TimeAmount = .milliseconds(1)) {
+    private func scheduleCheck(of handler: RedisChannelHandler, after minimumPause: TimeAmount = .milliseconds(1)) {
         check?.cancel()
-        let pause = max(Self.checkInterval - handler.timeSinceLastRead, minimum)
+        let pause = max(Self.checkInterval - handler.timeSinceLastRead, minimumPause)
         check = link.eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self, weak handler] in
             guard let self, let handler else { return }
             guard handler.timeSinceLastRead >= Self.checkInterval else { return scheduleCheck(of: handler) }
-            // If the reply is missing, the exchange closes the connection, as for every command.
+            // Without a reply, the exchange closes the connection, as for every command.
             handler.send(Ping()) { [weak self, weak handler] _ in
                 guard let self, let handler, handler === current else { return }
                 scheduleCheck(of: handler, after: Self.checkInterval)
@@ -147,14 +149,14 @@ package final class RedisPipeline: RedisSender {
         }
     }
 
-    /// Discards the estimate of the server's clock, because the server may have taken over keys from another.
+    /// Discards the estimate of the server's clock, because the server may have taken over keys from another server.
     func invalidateServerTime() { link.handler?.invalidateServerTime() }
 
     /// Closes the connection permanently and fails pending commands.
     package func close() -> EventLoopFuture<Void> {
         check?.cancel()
         check = nil
-        sentEarlier = commandsSent
+        earlierSentCommandCount = sentCommandCount
         current = nil
         return link.close()
     }

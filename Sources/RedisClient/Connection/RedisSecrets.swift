@@ -28,8 +28,8 @@ struct RedisSecrets: Sendable {
 }
 
 extension RedisConfiguration {
-    /// Returns the same configuration with replaceable secrets: its new connections use the secrets last passed to
-    /// `replaceSecrets`. All of them must be on `eventLoop`.
+    /// Returns the same configuration with replaceable secrets: new connections use the secrets last passed to
+    /// `replaceSecrets`. All connections must be on `eventLoop`.
     package func withReplaceableSecrets(on eventLoop: any EventLoop) -> RedisConfiguration {
         var configuration = self
         configuration.secrets = NIOLoopBoundBox.makeBoxSendingValue(RedisSecrets(of: self), eventLoop: eventLoop)

@@ -1,10 +1,10 @@
 package import NIOCore
 
-/// A dedicated connection for subscriptions, which reconnects like that of a `RedisPipeline`. Confined to its event
-/// loop.
+/// A dedicated connection for subscriptions that reconnects like the connection of a `RedisPipeline`. Confined to its
+/// event loop.
 ///
 /// Pub/sub loses messages while the connection is down, so read the state again in `onSubscribed`.
-package final class RedisSubscriber: RedisListener {
+package final class RedisSubscriber: RedisReceiver {
     private let link: RedisLink
     private let address: RedisConfiguration.Address
     /// The name that the server's certificate is checked against; `nil` to check its address.
@@ -17,7 +17,7 @@ package final class RedisSubscriber: RedisListener {
     private var requests: [Request] = []
     /// Whether all channels are subscribed.
     package private(set) var isSubscribed = false
-    /// Whether the server refused the subscription; it is requested again at the next check.
+    /// Whether the server refused the subscription, which is requested again at the next check.
     private var isRefused = false
     private var check: Scheduled<Void>?
 
@@ -53,7 +53,7 @@ package final class RedisSubscriber: RedisListener {
 
     /// Called with the client ID of this connection once other connections can redirect their tracking to it. A server
     /// that refuses the channel of invalidations still accepts the other subscriptions.
-    package var onReceivingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
+    package var onReceivingInvalidations: ((_ clientID: Int64, _ server: RedisConfiguration.Address) -> Void)?
     /// Called with the tracked keys that have changed, or with `nil` if all of them may have changed.
     package var onInvalidated: ((_ keys: [String]?) -> Void)?
     /// Called with each message: the channel and the payload.
@@ -67,6 +67,7 @@ package final class RedisSubscriber: RedisListener {
     /// Called when the server does not support shard channels, or does not allow them.
     var onShardChannelsUnsupported: (() -> Void)?
 
+    /// Creates a subscriber, inactive until `start`.
     /// - Parameters:
     ///   - channels: the channels; empty to receive only invalidations.
     ///   - receivesInvalidations: whether to receive invalidations; see `onInvalidated`.
@@ -85,6 +86,7 @@ package final class RedisSubscriber: RedisListener {
             directory: nil, checkInterval: checkInterval)
     }
 
+    /// Creates a subscriber, inactive until `start`.
     /// - Parameter directory: the source of the server's address, which may change; `nil` to use the
     ///   configuration's.
     init(
@@ -119,12 +121,12 @@ package final class RedisSubscriber: RedisListener {
 
     /// Subscribes to these channels instead of the current ones.
     func subscribe(_ channels: [String]) {
-        let former = self.channels
+        let formerChannels = self.channels
         self.channels = channels
         isRefused = false
         isSubscribed = false
         guard let handler = link.handler else { return }
-        if !former.isEmpty { request(.unsubscribe, ["UNSUBSCRIBE"] + former, by: handler) }
+        if !formerChannels.isEmpty { request(.unsubscribe, ["UNSUBSCRIBE"] + formerChannels, by: handler) }
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
     }
 
@@ -153,7 +155,7 @@ package final class RedisSubscriber: RedisListener {
     private func subscribe(on handler: RedisChannelHandler) {
         handler.onPush = { [weak self] in self?.receive($0) }
         requests = []
-        // A server that does not report the ID does not support tracking either.
+        // A server that does not report the client ID does not support tracking either.
         if receivesInvalidations { handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() } }
         requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
@@ -173,7 +175,7 @@ package final class RedisSubscriber: RedisListener {
     }
 
     /// Records the confirmation of one channel of a request.
-    /// - Returns: whether a request for it was pending.
+    /// - Returns: whether a request for the channel was pending.
     @discardableResult
     private func confirm(_ confirmation: String, of channel: String) -> Bool {
         let index = requests.firstIndex { $0.kind.confirmation == confirmation && $0.channels.contains(channel) }
@@ -187,8 +189,8 @@ package final class RedisSubscriber: RedisListener {
         return true
     }
 
-    /// Drops the request that an error belongs to: the first pending one, or the first for a shard channel if the error
-    /// is a redirection.
+    /// Drops the request that an error answers: the first pending request, or, if the error is a redirection, the first
+    /// request for a shard channel.
     private func dropRequest(refusedWith error: RedisError) {
         guard case .server(let condition) = error.code else { return }
         let index = requests.firstIndex { request in
@@ -202,8 +204,7 @@ package final class RedisSubscriber: RedisListener {
         case .channels:
             isRefused = true
             onDown?(error, address)
-        // Either the hash slot has moved, or the server has no shard channels, and senders publish on the plain
-        // channel.
+        // Either the hash slot has moved, or the server has no shard channels and messages arrive on the plain channel.
         case .shardChannel:
             if condition == .noPermission || error.message.contains("unknown command") { onShardChannelsUnsupported?() }
         case .invalidations, .unsubscribe, .shardUnsubscribe: break
@@ -236,7 +237,7 @@ package final class RedisSubscriber: RedisListener {
         case "subscribe", "ssubscribe", "unsubscribe":
             if let channel = parts[1].text { confirm(kind, of: channel) }
         case "sunsubscribe":
-            // If no request was pending, the server unsubscribed by itself, because the hash slot has moved.
+            // If no request was pending, the server ended the subscription, because the hash slot has moved.
             if let channel = parts[1].text, !confirm(kind, of: channel) { shardChannels.removeAll { $0 == channel } }
         default:
             break

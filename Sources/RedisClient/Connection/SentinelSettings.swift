@@ -21,9 +21,9 @@ package struct SentinelSettings: Hashable, Sendable {
     /// The maximum number of Sentinels.
     package static let maximumCount = 15
 
-    /// Reads `host[:port]`.
+    /// Parses `host[:port]`.
     package static func sentinel(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
-        // The host is in lower case, because a Sentinel with two spellings would have two votes.
+        // The host is converted to lower case, because a Sentinel with two spellings would have two votes.
         try HostListURL.address(text, standardPort: standardPort, of: "a Sentinel")
     }
 
@@ -36,6 +36,7 @@ package struct SentinelSettings: Hashable, Sendable {
             }
     }
 
+    /// Checks the Sentinels and the primary's name.
     /// - Throws: `RedisURLError` if there is no Sentinel, there are too many, one is listed twice, or the primary has
     ///   no valid name.
     package func check() throws(RedisURLError) {
@@ -53,7 +54,7 @@ package struct SentinelSettings: Hashable, Sendable {
 }
 
 extension SentinelSettings {
-    /// Reads
+    /// Parses
     /// `redis+sentinel://[[user]:password@]host[:port],…/NAME[/database][?sentinel_username=…&sentinel_password=…]`,
     /// the same with `rediss+sentinel://` for TLS.
     static func configuration(_ url: HostListURL) throws(RedisURLError) -> RedisConfiguration {

@@ -1,4 +1,4 @@
-/// The directory of a fixed address, whose connections all use the same server. Confined to its event loop.
+/// The directory of a fixed address. Keeps its connections at the same server. Confined to its event loop.
 final class ServerDirectory: RedisDirectory {
     private let address: RedisConfiguration.Address
     private let group: ServerGroup
@@ -11,12 +11,14 @@ final class ServerDirectory: RedisDirectory {
     var isEmpty: Bool { group.isEmpty }
     var checksRole: Bool { false }
 
-    func server() throws(RedisError) -> RedisConfiguration.Address? { address }
+    func serverAddress() throws(RedisError) -> RedisConfiguration.Address? { address }
     func add(_ follower: any RedisDirectoryFollower) { group.add(follower) }
     func remove(_ follower: any RedisDirectoryFollower) { group.remove(follower) }
-    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) { group.reached(follower, dialedServer) }
+    func connectionEstablished(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) {
+        group.connectionEstablished(follower, dialedServer)
+    }
 
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
-        group.lost(follower, because: error, at: dialedServer)
+    func connectionLost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
+        group.connectionLost(follower, because: error, at: dialedServer)
     }
 }

@@ -5,14 +5,14 @@ internal import NIOCore
 ///
 /// `ServerAgreement` decides; this type acts.
 final class ServerGroup {
-    private struct Member {
-        let number: ServerAgreement.Member
-        weak var connection: (any RedisDirectoryFollower)?
+    private struct Connection {
+        let id: ServerAgreement.MemberID
+        weak var follower: (any RedisDirectoryFollower)?
     }
 
     private let environment: RedisEnvironment
-    private var members: [Member] = []
-    private var lastNumber = 0
+    private var connections: [Connection] = []
+    private var lastID = 0
     private var agreement = ServerAgreement()
     private var nextLogAt = NIODeadline.uptimeNanoseconds(0)
 
@@ -20,54 +20,57 @@ final class ServerGroup {
         self.environment = environment
     }
 
-    var isEmpty: Bool { members.allSatisfy { $0.connection == nil } }
+    var isEmpty: Bool { connections.allSatisfy { $0.follower == nil } }
     /// Whether every connection is up, not started yet, or closed.
-    var isUpOrIdle: Bool { members.allSatisfy { $0.connection?.isUpOrIdle ?? true } }
+    var isUpOrIdle: Bool { connections.allSatisfy { $0.follower?.isUpOrIdle ?? true } }
 
     func add(_ follower: any RedisDirectoryFollower) {
-        lastNumber += 1
-        members.append(Member(number: lastNumber, connection: follower))
+        lastID += 1
+        connections.append(Connection(id: lastID, follower: follower))
     }
 
     func remove(_ follower: any RedisDirectoryFollower) {
-        guard let number = number(of: follower) else { return }
-        agreement.removed(number)
-        members.removeAll { $0.number == number || $0.connection == nil }
+        guard let id = id(of: follower) else { return }
+        agreement.memberRemoved(id)
+        connections.removeAll { $0.id == id || $0.follower == nil }
     }
 
-    /// Calls `message` with each connection.
-    func notify(_ message: (any RedisDirectoryFollower) -> Void) {
-        members.removeAll { $0.connection == nil }
-        for member in members { member.connection.map(message) }
+    /// Calls `send` with each connection.
+    func notify(_ send: (any RedisDirectoryFollower) -> Void) {
+        connections.removeAll { $0.follower == nil }
+        for connection in connections { connection.follower.map(send) }
     }
 
-    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) {
-        guard let number = number(of: follower) else { return }
+    func connectionEstablished(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) {
+        guard let id = id(of: follower) else { return }
         let didIgnoreRunIDs = agreement.ignoresRunIDs
-        let leaving = agreement.reached(
-            number, runID: dialedServer.runID, dialedAt: dialedServer.dialedAt, areOthersUp: isUpOrIdle)
+        let leavingIDs = agreement.connectionEstablished(
+            id, runID: dialedServer.runID, dialedAt: dialedServer.dialedAt, areOthersUp: isUpOrIdle)
         if agreement.ignoresRunIDs, !didIgnoreRunIDs { logSeveralServers(dialedServer) }
         reconnect(
-            leaving, because: RedisError(.replyLost, "\(dialedServer.name) now leads to another server"), dialedServer.name)
-    }
-
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
-        guard let number = number(of: follower) else { return }
-        let leaving = agreement.lost(number, isDemoted: error.isDemotion, runID: dialedServer.runID)
-        reconnect(
-            leaving, because: RedisError(.replyLost, "\(dialedServer.name) can no longer serve: \(error.message)"),
+            leavingIDs, because: RedisError(.replyLost, "\(dialedServer.name) now points to a different server"),
             dialedServer.name)
     }
 
-    private func number(of follower: any RedisDirectoryFollower) -> ServerAgreement.Member? {
-        members.first { $0.connection === follower }?.number
+    func connectionLost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
+        guard let id = id(of: follower) else { return }
+        let leavingIDs = agreement.connectionLost(id, isDemoted: error.isDemotion, runID: dialedServer.runID)
+        reconnect(
+            leavingIDs, because: RedisError(.replyLost, "\(dialedServer.name) can no longer serve: \(error.message)"),
+            dialedServer.name)
     }
 
-    private func reconnect(_ leaving: [ServerAgreement.Member], because reason: RedisError, _ name: String) {
-        guard !leaving.isEmpty else { return }
+    private func id(of follower: any RedisDirectoryFollower) -> ServerAgreement.MemberID? {
+        connections.first { $0.follower === follower }?.id
+    }
+
+    private func reconnect(_ leavingIDs: [ServerAgreement.MemberID], because reason: RedisError, _ name: String) {
+        guard !leavingIDs.isEmpty else { return }
         environment.logger.log(
-            .moved, ["redis": name, "reason": reason.message, "connections": "\(leaving.count)"])
-        for member in members where leaving.contains(member.number) { member.connection?.reconnect(because: reason) }
+            .moved, ["redis": name, "reason": reason.message, "connections": "\(leavingIDs.count)"])
+        for connection in connections where leavingIDs.contains(connection.id) {
+            connection.follower?.reconnect(because: reason)
+        }
     }
 
     private func logSeveralServers(_ dialedServer: DialedServer) {

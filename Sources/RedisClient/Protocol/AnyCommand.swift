@@ -1,6 +1,6 @@
 internal import CLibMD
 
-/// Any command, given by its name and arguments. The reply is returned undecoded, even if it is an error.
+/// Any command, given by its name and arguments. Returns the reply undecoded, even an error reply.
 package struct AnyCommand: RedisCommand, Sendable {
     package var arguments: [String]
 

@@ -2,7 +2,7 @@ internal import CLibMD
 
 /// A command that begins with a fixed name.
 package protocol NamedCommand: RedisCommand {
-    /// The command's name, in one word or two.
+    /// The words of the command's name: one or two.
     static var nameParts: [String] { get }
 
     /// Appends the arguments after the name and the key, if any.

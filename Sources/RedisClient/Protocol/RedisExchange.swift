@@ -3,28 +3,30 @@ internal import NIOCore
 
 /// An estimate of a server's clock on one connection: the last reading, advanced by the local clock. It lags the
 /// server's clock by at most the duration of the reading plus that of the command. It leads the server's clock by at
-/// most what that clock loses between two readings: 8.3 % of that time while chrony slews it, or the amount by which it
-/// was set back since the last reading.
+/// most the amount that the server's clock loses between two readings: 8.3 % of the interval while chrony slews the
+/// clock, or the amount by which it was set back since the last reading.
 ///
-/// The estimate is available only on a connection whose server has proved to be a primary, and only `delay` after the
-/// first proof: a fence above the estimate, less `delay`, is above all fences that were issued before that primary took
-/// over.
+/// The estimate is available only on a connection whose server has proved to be a primary, and only after `delay` has
+/// passed since the first proof. A fence above the estimate minus `delay` is then above all fences issued before that
+/// primary took over.
 struct ServerClock {
     private var reading: (microseconds: Int64, at: NIODeadline)?
     private let delay: TimeAmount
+    /// The end of the delay after the first proof.
     private var availableFrom = NIODeadline.distantFuture
     /// The send time of the last command that proved the server to be a primary.
     private var provenAt: NIODeadline?
 
     /// How long a proof is valid.
     private static let proofLifetime = TimeAmount.seconds(1)
-    /// The age at which a command that carries the time triggers a new reading. Without one, the estimate expires at
-    /// `maximumAge`.
+    /// The age of a reading at which a command that carries the time triggers a new one.
     private static let readInterval = TimeAmount.milliseconds(500)
+    /// The age of a reading at which the estimate becomes unavailable.
     private static let maximumAge = TimeAmount.milliseconds(1200)
     /// The maximum duration of a reading that is precise enough.
     private static let maximumReadDuration = TimeAmount.milliseconds(50)
 
+    /// Creates a clock without a reading.
     /// - Parameter delay: the time after the first proof for which no estimate is available.
     init(delay: TimeAmount) {
         self.delay = delay
@@ -42,13 +44,13 @@ struct ServerClock {
     func isStale(now: NIODeadline) -> Bool { reading.map { now - $0.at >= Self.readInterval } ?? true }
 
     /// Records a reading, unless it took too long to be precise.
-    /// - Parameter sentAt: when the reading was requested.
+    /// - Parameter sentAt: the time of the request for the reading.
     mutating func record(_ microseconds: Int64, sentAt: NIODeadline, now: NIODeadline) {
         if now - sentAt <= Self.maximumReadDuration { reading = (microseconds, now) }
     }
 
     /// Records that the server was a primary when it ran a command sent at `sentAt`. After a gap without proofs, the
-    /// server may only just have been promoted, so the delay starts again.
+    /// server may have been promoted only recently, so the delay starts again.
     mutating func recordProof(sentAt: NIODeadline, now: NIODeadline) {
         if provenAt.map({ sentAt - $0 > Self.proofLifetime }) ?? true { availableFrom = now + delay + Self.maximumReadDuration }
         provenAt = max(provenAt ?? sentAt, sentAt)
@@ -70,7 +72,7 @@ final class RedisExchange {
         var timeout: TimeAmount
         /// Whether a reply proves that the server is a primary.
         var provesPrimary: Bool
-        /// The callback for the reply; `nil` once the command has timed out and its reply is to be discarded.
+        /// The callback for the reply; `nil` once the command has timed out, because a late reply is discarded.
         var receive: ((Result<RedisReply, RedisError>) -> Void)?
 
         var deadline: NIODeadline { sentAt + timeout }
@@ -83,27 +85,28 @@ final class RedisExchange {
     private var pending = Deque<Pending>()
     private var lastRead: NIODeadline
 
-    /// The value of `commandsSent` before the last command that carried a script's source, by the script's digest.
-    private var lastSourceSends: [String: Int64] = [:]
+    /// The value of `sentCommandCount` when a script's source was last sent, by the script's digest.
+    private var sentCountsBeforeSource: [String: Int64] = [:]
 
     /// The bytes to send. Call `clearOutgoing` after sending them.
     private(set) var outgoing = ByteBuffer()
     /// The number of commands in `outgoing`.
     private(set) var unsentCount = 0
-    /// The time to call `expire`; `nil` if nothing is pending. No pending command expires earlier.
+    /// The time at which to call `expire`; `nil` if no command is pending. No pending command expires earlier.
     private(set) var nextExpiry: NIODeadline?
-    /// The reason to close the connection; `nil` while it is open. Once set, nothing is sent or received.
+    /// The reason to close the connection; `nil` while it is open. Once it is set, the exchange sends and delivers
+    /// nothing.
     private(set) var closeReason: RedisError?
     /// The number of commands in flight.
     var pendingCount: Int { pending.count }
     /// The number of commands sent. A script that was sent again with its source counts twice.
-    var commandsSent: Int64 = 0
+    var sentCommandCount: Int64 = 0
     /// The estimate of the server's clock; `nil` if it is not used.
     var clock: ServerClock?
-    /// Whether a command that carries the server's time has found the reading stale.
+    /// Whether a command that carries the server's time found a stale reading.
     var isClockStale = false
-    /// Whether the link is logging in. Its commands are exempt from `maximumPending`, and a demoted server does not
-    /// close the connection, because the link reports the reason.
+    /// Whether the link is logging in. The commands of a login are exempt from `maximumPending`. The error of a demoted
+    /// server does not close the connection then, because the link reports the reason.
     var isLoggingIn = false
     /// Called with each reply that does not belong to a command, such as a message of a subscription.
     var onPush: ((RedisReply) -> Void)?
@@ -123,9 +126,9 @@ final class RedisExchange {
 
     // MARK: Sending
 
-    /// Appends a command to `outgoing`. `completion` is called exactly once, possibly before this returns. Sends a
-    /// script by its digest. If the server does not know it, sends it again with its source, or by its digest if
-    /// another call has sent the source meanwhile.
+    /// Appends a command to `outgoing`. Calls `completion` exactly once, possibly before this method returns. Sends a
+    /// script by its digest. If the server does not know the script, sends it again with its source, or by its digest
+    /// if another call has sent the source in the meantime.
     func send<Command: RedisCommand>(
         _ command: Command, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -133,6 +136,7 @@ final class RedisExchange {
         send(command, isRetry: false, timeout: timeout, now: now, completion: completion)
     }
 
+    /// Appends a command, with a script by its digest.
     /// - Parameter isRetry: whether the command is sent by digest a second time, after another command carried the
     ///   source. If the server still does not know the script, the command is sent with the source.
     private func send<Command: RedisCommand>(
@@ -169,6 +173,7 @@ final class RedisExchange {
         encoder.format(into: &outgoing)
     }
 
+    /// Returns whether a command may be sent; if not, fails it.
     private func admit<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) -> Bool {
         guard closeReason != nil || pending.count >= maximumPending && !isLoggingIn else { return true }
         failUnsent(completion)
@@ -191,17 +196,17 @@ final class RedisExchange {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         let deadline = now + (timeout ?? commandTimeout)
-        let precedingCommands = commandsSent
+        let precedingCommandCount = sentCommandCount
         enqueue(&encodedCommand, timeout: timeout, now: now) { [weak self] result in
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self,
                 let digest = command.scriptDigest
             else { return result.deliver(completion, decodedBy: command) }
             // The retry gets the remaining time of the command.
             let remaining = max(deadline - self.lastRead, .nanoseconds(1))
-            if !isRetry, let source = self.lastSourceSends[digest], source > precedingCommands {
+            if !isRetry, let sentBefore = self.sentCountsBeforeSource[digest], sentBefore > precedingCommandCount {
                 return self.send(command, isRetry: true, timeout: remaining, now: self.lastRead, completion: completion)
             }
-            self.lastSourceSends[digest] = self.commandsSent
+            self.sentCountsBeforeSource[digest] = self.sentCommandCount
             self.send(source: command, timeout: remaining, now: self.lastRead, completion: completion)
         }
     }
@@ -212,15 +217,16 @@ final class RedisExchange {
     ) {
         let carriesServerTime = clock != nil && encodedCommand.carriesServerTime
         if carriesServerTime, clock?.isStale(now: now) ?? false { isClockStale = true }
-        encodedCommand.format(into: &outgoing, serverTime: carriesServerTime ? clock?.microseconds(at: now) : nil)
-        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, provesPrimary: carriesServerTime, receive: receive)
+        encodedCommand.format(into: &outgoing, serverTimeMicroseconds: carriesServerTime ? clock?.microseconds(at: now) : nil)
+        let command = Pending(
+            sentAt: now, timeout: timeout ?? commandTimeout, provesPrimary: carriesServerTime, receive: receive)
         pending.append(command)
-        commandsSent += 1
+        sentCommandCount += 1
         unsentCount += 1
         if nextExpiry.map({ command.deadline < $0 }) ?? true { nextExpiry = command.deadline }
     }
 
-    /// Clears `outgoing` after it was sent.
+    /// Clears `outgoing`, because its bytes were sent.
     func clearOutgoing() {
         outgoing.clear()
         unsentCount = 0
@@ -240,6 +246,7 @@ final class RedisExchange {
         }
     }
 
+    /// Delivers a reply to the oldest pending command, or to `onPush` if no command is pending.
     private func deliver(_ reply: RedisReply) {
         guard let command = pending.popFirst() else {
             guard let onPush else {
@@ -257,44 +264,44 @@ final class RedisExchange {
 
     private func recordProof(of command: Pending, by reply: RedisReply) {
         if case .error = reply { return }
-        // Such a reply proves nothing, because a replica may send it too.
+        // A replica may send such a reply too, so it proves nothing.
         if let number = reply.integer, number < 1 { return }
         clock?.recordProof(sentAt: command.sentAt, now: lastRead)
     }
 
     // MARK: Timeouts and closing
 
-    /// Fails the expired commands. O(n) in pending commands, and called at most once per timeout if all timeouts are
-    /// equal.
+    /// Fails the expired commands. O(n) in pending commands. If all timeouts are equal, it is called at most once per
+    /// timeout.
     func expire(now: NIODeadline) {
         var expired: [(Result<RedisReply, RedisError>) -> Void] = []
-        var next: NIODeadline?
+        var nextDeadline: NIODeadline?
         for index in pending.indices {
             guard let receive = pending[index].receive else { continue }
             guard pending[index].deadline <= now else {
-                next = min(next ?? pending[index].deadline, pending[index].deadline)
+                nextDeadline = min(nextDeadline ?? pending[index].deadline, pending[index].deadline)
                 continue
             }
             pending[index].receive = nil
             expired.append(receive)
         }
-        // If nothing has arrived for another timeout after a command expired, the peer is unreachable.
+        // If no bytes have arrived for another timeout after a command expired, the peer is unreachable.
         if let oldest = pending.first, oldest.receive == nil {
-            // A command with a shorter timeout does not shorten the wait.
-            let deadline = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
-            if deadline <= now {
+            // A command with a short timeout does not close the connection earlier.
+            let closeDeadline = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
+            if closeDeadline <= now {
                 close(reason: RedisError(.replyLost, "Redis did not answer for too long; the connection was closed"))
             } else {
-                next = min(next ?? deadline, deadline)
+                nextDeadline = min(nextDeadline ?? closeDeadline, closeDeadline)
             }
         }
-        nextExpiry = next
+        nextExpiry = nextDeadline
         for receive in expired {
             receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been executed")))
         }
     }
 
-    /// Marks the connection to be closed. The first reason is kept.
+    /// Requests that the connection is closed. Has no effect after the first call.
     func close(reason: RedisError) {
         guard closeReason == nil else { return }
         closeReason = reason
@@ -305,16 +312,17 @@ final class RedisExchange {
         let reason = closeReason ?? RedisError(.replyLost, "the other side closed the connection")
         closeReason = reason
         nextExpiry = nil
-        let lost = RedisError(.replyLost, "\(reason.message); the command may have been executed")
-        let failed = pending
+        let commandError = RedisError(.replyLost, "\(reason.message); the command may have been executed")
+        let failedCommands = pending
         pending.removeAll()
-        for command in failed { command.receive?(.failure(lost)) }
+        for command in failedCommands { command.receive?(.failure(commandError)) }
         onPush = nil
         return reason
     }
 }
 
 extension Result where Success == RedisReply, Failure == RedisError {
+    /// Decodes the reply for `command` and passes the result to `completion`.
     fileprivate func deliver<Command: RedisCommand>(
         _ completion: (Result<Command.Reply, RedisError>) -> Void, decodedBy command: Command
     ) {

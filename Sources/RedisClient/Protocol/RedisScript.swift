@@ -1,6 +1,6 @@
 internal import CLibMD
 
-/// A Lua script and the digest by which Redis identifies it.
+/// A Lua script and the digest that identifies it in Redis.
 package struct RedisScript: Sendable {
     /// The name of the script, for messages.
     package let name: String
@@ -12,8 +12,8 @@ package struct RedisScript: Sendable {
         self.name = name
         self.source = source
         // Redis identifies scripts by SHA-1; no security depends on it.
-        var text = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
-        SHA1Data(source, source.count, &text)
-        digest = String(decoding: text.dropLast().map(UInt8.init), as: UTF8.self)
+        var hexadecimal = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
+        SHA1Data(source, source.count, &hexadecimal)
+        digest = String(decoding: hexadecimal.dropLast().map(UInt8.init), as: UTF8.self)
     }
 }

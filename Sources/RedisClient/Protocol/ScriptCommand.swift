@@ -1,11 +1,11 @@
 internal import CLibMD
 
-/// A command that runs a script. The pipeline sends `EVALSHA`. If Redis does not know the script, nothing has run, and
+/// A command that runs a script. The pipeline sends `EVALSHA`. If Redis does not know the script, it runs nothing, and
 /// the pipeline sends `EVAL`, which also loads the script.
 package protocol ScriptCommand: RedisCommand {
     var script: RedisScript { get }
 
-    /// The number of arguments that are keys; they come first.
+    /// The number of keys, which precede the other arguments.
     var keyCount: Int { get }
 
     /// Appends the keys, then the arguments.
@@ -13,7 +13,7 @@ package protocol ScriptCommand: RedisCommand {
 }
 
 extension ScriptCommand {
-    package var firstKey: Int? { keyCount > 0 ? 3 : nil }
+    package var firstKeyIndex: Int? { keyCount > 0 ? 3 : nil }
     package var scriptDigest: String? { script.digest }
 
     package func encode(into encoder: inout CommandEncoder) {

@@ -1,10 +1,10 @@
-/// Decides which of the primaries that Sentinels report to follow. A pure value type.
+/// Decides which of the reported primaries to follow. A pure value type.
 ///
-/// The first primary requires answers from a majority of the Sentinels, so that a Sentinel that missed a failover does
-/// not lead to a former primary. Afterwards any single Sentinel can announce a primary of a higher epoch, because a
-/// majority assigns each epoch, once. A lower epoch is never followed, so that the client never returns to a former
-/// primary, even one that accepts writes for a while. Within one epoch the server stays the same; its address changes
-/// only if a majority reports it, as when a host name was configured for it.
+/// The first primary requires answers from a majority of the Sentinels, so that one Sentinel that missed a failover
+/// cannot lead to a former primary. Later, any single Sentinel can announce a primary of a higher epoch, because a
+/// majority assigns each epoch only once. A lower epoch is never followed, so the client never returns to a former
+/// primary, even if that still accepts writes. Within one epoch the server stays the same; its address changes only if
+/// a majority reports the new one, for example after a host name was configured.
 ///
 /// Source: "High availability with Redis Sentinel", configuration epochs.
 package struct PrimaryChoice: Sendable {
@@ -31,30 +31,31 @@ package struct PrimaryChoice: Sendable {
         case former(Primary)
     }
 
-    private let sentinels: Int
-    /// The last answer of each Sentinel, by its index.
-    private var answers: [Int: Primary] = [:]
+    private let sentinelCount: Int
+    /// The primary that each Sentinel last reported, by the Sentinel's index.
+    private var reports: [Int: Primary] = [:]
     /// The current primary.
     package private(set) var primary: Primary?
 
-    /// - Parameter sentinels: the number of Sentinels.
-    package init(sentinels: Int) {
-        self.sentinels = sentinels
+    /// Creates a choice without answers.
+    /// - Parameter sentinelCount: the number of Sentinels.
+    package init(sentinelCount: Int) {
+        self.sentinelCount = sentinelCount
     }
 
     /// The number of answers required for the first primary.
-    package var majority: Int { sentinels / 2 + 1 }
+    package var majority: Int { sentinelCount / 2 + 1 }
     /// The number of Sentinels that answer.
-    package var answeringCount: Int { answers.count }
+    package var answeringCount: Int { reports.count }
 
     /// Applies the answer of a Sentinel.
     /// - Parameters:
     ///   - reported: the primary that the Sentinel reports.
-    ///   - sentinel: the index of the Sentinel.
-    package mutating func received(_ reported: Primary, from sentinel: Int) -> Verdict {
-        answers[sentinel] = reported
+    ///   - sentinelIndex: the index of the Sentinel.
+    package mutating func primaryReported(_ reported: Primary, by sentinelIndex: Int) -> Verdict {
+        reports[sentinelIndex] = reported
         guard let primary else {
-            guard answers.count >= majority, let newest = newestReported else { return .undecided }
+            guard reports.count >= majority, let newest = newestReported else { return .undecided }
             self.primary = newest
             return .found(newest)
         }
@@ -65,20 +66,20 @@ package struct PrimaryChoice: Sendable {
         return reported.address == primary.address ? .unchanged : .moved(from: primary, to: reported)
     }
 
-    private func votes(for reported: Primary) -> Int { answers.values.count { $0 == reported } }
+    private func votes(for reported: Primary) -> Int { reports.values.count { $0 == reported } }
 
-    /// The reported primary with the highest epoch. Of several addresses, the one that most Sentinels report; if tied,
-    /// the lexicographically first.
+    /// The reported primary with the highest epoch. If Sentinels report several addresses for it, the one with the most
+    /// votes wins; among equals, the lexicographically first.
     private var newestReported: Primary? {
-        answers.values.max { one, other in
-            let (oneVotes, otherVotes) = (votes(for: one), votes(for: other))
-            guard one.epoch == other.epoch else { return one.epoch < other.epoch }
-            return oneVotes == otherVotes ? "\(one.address)" > "\(other.address)" : oneVotes < otherVotes
+        reports.values.max { left, right in
+            let (leftVotes, rightVotes) = (votes(for: left), votes(for: right))
+            guard left.epoch == right.epoch else { return left.epoch < right.epoch }
+            return leftVotes == rightVotes ? "\(left.address)" > "\(right.address)" : leftVotes < rightVotes
         }
     }
 
-    /// Removes the answer of a Sentinel that is unreachable or does not know the primary.
-    package mutating func lost(_ sentinel: Int) {
-        answers[sentinel] = nil
+    /// Discards the answer of a Sentinel that is unreachable or does not know the primary.
+    package mutating func sentinelLost(_ sentinelIndex: Int) {
+        reports[sentinelIndex] = nil
     }
 }

@@ -4,8 +4,8 @@ package import NIOCore
 /// Asks Sentinels for the primary, listens for failovers, and moves all followers to a new primary immediately.
 /// Confined to its event loop. `PrimaryChoice` decides which answers to follow.
 ///
-/// Each Sentinel has two connections: one for queries and one for its messages. Messages can be lost, so all Sentinels
-/// are also asked every few seconds and when a follower has lost the server.
+/// Each Sentinel has two connections: one for queries and one for its messages. Messages may not arrive, so the
+/// directory also asks all Sentinels every few seconds, and whenever the connection of a follower ends.
 ///
 /// Source: "Guidelines for Redis clients with support for Redis Sentinel".
 package final class PrimaryDirectory {
@@ -16,17 +16,17 @@ package final class PrimaryDirectory {
     private var choice: PrimaryChoice
     /// The former primary and the time of the last switch; `nil` once every follower is connected.
     private var switching: (from: PrimaryChoice.Primary, since: NIODeadline)?
-    /// The earliest time to log that a Sentinel reports a former primary. After a failover, Sentinels learn of it one
-    /// by one, which is not worth a warning.
+    /// The earliest time to log that a Sentinel reports a former primary. Sentinels learn of a failover one by one, so
+    /// such reports need no warning at first.
     private var nextFormerPrimaryLogAt = NIODeadline.uptimeNanoseconds(0)
-    private var check: Scheduled<Void>?
+    private var scheduledCheck: Scheduled<Void>?
     private var wasMajorityUnreachable = false
     private var isClosed = false
 
     /// The number of switches to another primary since the start.
-    package private(set) var switches = 0
-    /// The duration of the last switch, from the first report to the moment when every connection was up; `nil` if
-    /// there was none.
+    package private(set) var switchCount = 0
+    /// The duration of the last switch, from the first report to the moment when every connection was up; `nil` before
+    /// the first switch.
     package private(set) var lastSwitchDuration: Duration?
 
     /// The interval between queries of all Sentinels while nothing suggests a change.
@@ -34,16 +34,16 @@ package final class PrimaryDirectory {
     /// The time within which every reachable Sentinel learns of a failover.
     private static let failoverPropagationTime = TimeAmount.seconds(10)
 
-    /// Returns `nil` if the configuration does not name Sentinels.
+    /// Creates a directory; returns `nil` if the configuration does not name Sentinels.
     /// - Parameter configuration: the configuration of the followers. Its TLS settings and timeouts also apply to the
     ///   Sentinels.
     package init?(following configuration: RedisConfiguration, environment: RedisEnvironment) {
         guard case .primary(let settings) = configuration.address else { return nil }
         self.settings = settings
         self.environment = environment
-        choice = PrimaryChoice(sentinels: settings.sentinels.count)
+        choice = PrimaryChoice(sentinelCount: settings.sentinels.count)
         followers = ServerGroup(environment: environment)
-        sentinels = settings.sentinels.enumerated().map { number, address in
+        sentinels = settings.sentinels.enumerated().map { sentinelIndex, address in
             var sentinel = configuration
             sentinel.address = address
             sentinel.isSentinel = true
@@ -51,22 +51,22 @@ package final class PrimaryDirectory {
             sentinel.username = settings.username
             sentinel.password = settings.password
             return SentinelConnection(configuration: sentinel, primary: settings.primary, environment: environment) {
-                [weak self] in self?.answered($0, by: number)
+                [weak self] in self?.sentinelAnswered($0, sentinelIndex: sentinelIndex)
             }
         }
     }
 
     /// Starts to ask the Sentinels. Has no effect after the first call.
     package func start() {
-        guard check == nil else { return }
+        guard scheduledCheck == nil else { return }
         for sentinel in sentinels { sentinel.start() }
-        planCheck()
+        scheduleCheck()
     }
 
     /// Closes the connections to the Sentinels permanently.
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
-        check?.cancel()
+        scheduledCheck?.cancel()
         return .andAllComplete(sentinels.flatMap { $0.close() }, on: environment.eventLoop)
     }
 
@@ -75,35 +75,36 @@ package final class PrimaryDirectory {
     package var primary: PrimaryChoice.Primary? { choice.primary }
     package var sentinelCount: Int { sentinels.count }
     /// The largest number of replicas that a Sentinel reports; `nil` if no Sentinel has answered.
-    package var replicas: Int? { sentinels.lazy.compactMap(\.replicas).max() }
+    package var replicaCount: Int? { sentinels.lazy.compactMap(\.replicaCount).max() }
     /// The number of Sentinels that answer.
     package var answeringCount: Int { choice.answeringCount }
 
-    private func planCheck() {
-        check = environment.eventLoop.assumeIsolated().scheduleTask(in: Self.checkInterval) { [weak self] in
+    private func scheduleCheck() {
+        scheduledCheck = environment.eventLoop.assumeIsolated().scheduleTask(in: Self.checkInterval) { [weak self] in
             guard let self, !isClosed else { return }
             for sentinel in sentinels { sentinel.ask() }
-            planCheck()
+            scheduleCheck()
         }
     }
 
-    private func answered(_ answer: Result<PrimaryChoice.Primary, RedisError>, by number: Int) {
-        guard case .success(let named) = answer else {
-            choice.lost(number)
-            // Notify the waiting followers once, so that they report the error. They retry by themselves.
+    private func sentinelAnswered(_ report: Result<PrimaryChoice.Primary, RedisError>, sentinelIndex: Int) {
+        guard case .success(let reported) = report else {
+            choice.sentinelLost(sentinelIndex)
+            // Notify the waiting followers once, so that they report the error. Their later attempts need no
+            // notification.
             if choice.primary == nil, isMajorityUnreachable, !wasMajorityUnreachable { followers.notify { $0.redial() } }
             wasMajorityUnreachable = isMajorityUnreachable
             return
         }
         wasMajorityUnreachable = isMajorityUnreachable
-        switch choice.received(named, from: number) {
+        switch choice.primaryReported(reported, by: sentinelIndex) {
         case .undecided, .unchanged: break
         case .found(let primary):
             nextFormerPrimaryLogAt = environment.eventLoop.now + Self.failoverPropagationTime
             environment.logger.log(.primaryFound, fields(of: primary))
             followers.notify { $0.redial() }
         case .moved(let former, let primary): move(from: former, to: primary)
-        case .former(let former): logFormerPrimary(former, namedBy: number)
+        case .former(let former): logFormerPrimary(former, reportedBy: sentinelIndex)
         }
     }
 
@@ -111,21 +112,22 @@ package final class PrimaryDirectory {
     private var isMajorityUnreachable: Bool { sentinels.count { $0.failure == nil } < choice.majority }
 
     private func move(from former: PrimaryChoice.Primary, to primary: PrimaryChoice.Primary) {
-        switches += 1
+        switchCount += 1
         nextFormerPrimaryLogAt = environment.eventLoop.now + Self.failoverPropagationTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
         let reason = RedisError(.replyLost, "\(primary.address) is now the primary, and \(former.address) is no longer")
         followers.notify { $0.reconnect(because: reason) }
     }
 
-    private func logFormerPrimary(_ former: PrimaryChoice.Primary, namedBy number: Int) {
+    private func logFormerPrimary(_ former: PrimaryChoice.Primary, reportedBy sentinelIndex: Int) {
         let now = environment.eventLoop.now
         guard now >= nextFormerPrimaryLogAt, let primary = choice.primary else { return }
         nextFormerPrimaryLogAt = now + .minutes(1)
         environment.logger.log(
             .formerPrimary,
             fields(of: primary).merging([
-                "sentinel": "\(settings.sentinels[number])", "named": "\(former.address)", "named_epoch": "\(former.epoch)",
+                "sentinel": "\(settings.sentinels[sentinelIndex])", "named": "\(former.address)",
+                "named_epoch": "\(former.epoch)",
             ]) { $1 })
     }
 
@@ -137,7 +139,7 @@ package final class PrimaryDirectory {
 extension PrimaryDirectory: RedisDirectory {
     var checksRole: Bool { true }
 
-    func server() throws(RedisError) -> RedisConfiguration.Address? {
+    func serverAddress() throws(RedisError) -> RedisConfiguration.Address? {
         if let primary = choice.primary { return primary.address }
         guard isMajorityUnreachable else { return nil }
         throw RedisError(
@@ -149,8 +151,8 @@ extension PrimaryDirectory: RedisDirectory {
     func add(_ follower: any RedisDirectoryFollower) { followers.add(follower) }
     func remove(_ follower: any RedisDirectoryFollower) { followers.remove(follower) }
 
-    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) {
-        followers.reached(follower, dialedServer)
+    func connectionEstablished(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) {
+        followers.connectionEstablished(follower, dialedServer)
         guard let (former, since) = switching, followers.isUpOrIdle else { return }
         switching = nil
         let duration = environment.eventLoop.now - since
@@ -162,8 +164,8 @@ extension PrimaryDirectory: RedisDirectory {
     }
 
     /// Asks the Sentinels immediately whether there is another primary.
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
-        followers.lost(follower, because: error, at: dialedServer)
+    func connectionLost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
+        followers.connectionLost(follower, because: error, at: dialedServer)
         for sentinel in sentinels { sentinel.ask() }
     }
 }
@@ -172,28 +174,29 @@ extension PrimaryDirectory: RedisDirectory {
 private final class SentinelConnection {
     private let pipeline: RedisPipeline
     private let subscriber: RedisSubscriber
-    private let name: String
+    private let primaryName: String
     private let displayName: String
-    private let answer: (Result<PrimaryChoice.Primary, RedisError>) -> Void
+    private let onReport: (Result<PrimaryChoice.Primary, RedisError>) -> Void
     private var isAsking = false
     /// Whether to ask again after the current query, because its answer may be out of date.
     private var shouldAskAgain = false
     /// The number of replicas that the Sentinel knows; `nil` if it has not reported it.
-    private(set) var replicas: Int?
-    /// The reason that the last query failed; `nil` if it succeeded or none has ended yet.
+    private(set) var replicaCount: Int?
+    /// The reason that the last query failed; `nil` if it succeeded or no query has ended yet.
     private(set) var failure: RedisError?
 
     /// The channels on which a Sentinel announces that a failover has promoted another primary.
     private static let channels = ["+switch-master", "+promoted-slave"]
 
-    /// - Parameter answer: called with each answer, or with the reason that a query failed.
+    /// Creates the connections, inactive until `start`.
+    /// - Parameter onReport: called with each answer, or with the reason that a query failed.
     init(
         configuration: RedisConfiguration, primary: String, environment: RedisEnvironment,
-        answer: @escaping (Result<PrimaryChoice.Primary, RedisError>) -> Void
+        onReport: @escaping (Result<PrimaryChoice.Primary, RedisError>) -> Void
     ) {
-        name = primary
+        primaryName = primary
         displayName = "\(configuration.address)"
-        self.answer = answer
+        self.onReport = onReport
         pipeline = RedisPipeline(configuration: configuration, environment: environment)
         subscriber = RedisSubscriber(configuration: configuration, channels: Self.channels, environment: environment)
     }
@@ -210,29 +213,30 @@ private final class SentinelConnection {
 
     func close() -> [EventLoopFuture<Void>] { [pipeline.close(), subscriber.close()] }
 
-    /// Asks for the primary's address; does nothing without a connection.
+    /// Asks for the primary's address. Has no effect without a connection.
     func ask() {
         guard pipeline.isUp else { return }
         guard !isAsking else { return shouldAskAgain = true }
         isAsking = true
         var address: Result<RedisConfiguration.Address?, RedisError>?
         var description: Result<PrimaryDescription.Reply, RedisError>?
-        pipeline.send(PrimaryAddress(name: name)) { address = $0 }
-        pipeline.send(PrimaryDescription(name: name)) { description = $0 }
-        // Query the address twice: the epoch belongs to it only if it did not change in between.
-        pipeline.send(PrimaryAddress(name: name)) { [weak self] again in
+        pipeline.send(PrimaryAddress(name: primaryName)) { address = $0 }
+        pipeline.send(PrimaryDescription(name: primaryName)) { description = $0 }
+        // Query the address twice: the epoch belongs to the address only if that did not change in between.
+        pipeline.send(PrimaryAddress(name: primaryName)) { [weak self] secondAddress in
             guard let self else { return }
             isAsking = false
-            let isInconsistent = (try? address?.get()) != (try? again.get())
-            if let replicas = try? description?.get().replicas { self.replicas = replicas }
-            if let found = found(again, description), !isInconsistent { report(found) }
+            let isInconsistent = (try? address?.get()) != (try? secondAddress.get())
+            if let replicaCount = try? description?.get().replicaCount { self.replicaCount = replicaCount }
+            if let result = primary(secondAddress, description), !isInconsistent { report(result) }
             guard shouldAskAgain || isInconsistent else { return }
             shouldAskAgain = false
             ask()
         }
     }
 
-    private func found(
+    /// Combines the replies to a query; returns `nil` if one is missing.
+    private func primary(
         _ address: Result<RedisConfiguration.Address?, RedisError>, _ description: Result<PrimaryDescription.Reply, RedisError>?
     ) -> Result<PrimaryChoice.Primary, RedisError>? {
         switch (address, description) {
@@ -253,6 +257,6 @@ private final class SentinelConnection {
         case .success: failure = nil
         case .failure(let error): failure = RedisError(error.code, "the Sentinel \(displayName): \(error.message)")
         }
-        answer(result)
+        onReport(result)
     }
 }

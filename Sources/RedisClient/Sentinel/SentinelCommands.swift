@@ -1,4 +1,4 @@
-/// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: the primary's address. During a failover, it is that of the promoted
+/// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: the primary's address. During a failover, a Sentinel reports the promoted
 /// replica from the moment of its promotion.
 struct PrimaryAddress: NamedCommand {
     static let nameParts = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME"]
@@ -7,7 +7,7 @@ struct PrimaryAddress: NamedCommand {
 
     func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 
-    /// Returns `nil` if this Sentinel does not monitor a primary of that name.
+    /// Returns the address; `nil` if this Sentinel does not monitor a primary of that name.
     func decode(_ reply: RedisReply) throws(RedisError) -> RedisConfiguration.Address? {
         if case .null = reply { return nil }
         guard let parts = reply.array, parts.count == 2, let host = parts[0].text, !host.isEmpty,
@@ -25,7 +25,7 @@ struct PrimaryDescription: NamedCommand {
     struct Reply: Equatable {
         var epoch: Int64
         /// The number of known replicas, reachable or not; `nil` if the Sentinel does not report it.
-        var replicas: Int?
+        var replicaCount: Int?
     }
 
     var name: String
@@ -38,6 +38,6 @@ struct PrimaryDescription: NamedCommand {
         let names = stride(from: 0, to: fields.count - 1, by: 2)
         func number(_ field: String) -> Int64? { names.first { fields[$0].text == field }.flatMap { fields[$0 + 1].integer } }
         guard let epoch = number("config-epoch") else { throw unexpected(reply) }
-        return Reply(epoch: epoch, replicas: number("num-slaves").flatMap { Int(exactly: $0) })
+        return Reply(epoch: epoch, replicaCount: number("num-slaves").flatMap { Int(exactly: $0) })
     }
 }

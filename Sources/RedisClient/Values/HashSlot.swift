@@ -4,17 +4,17 @@
 package struct HashSlot: Hashable, Comparable, Sendable, CustomStringConvertible {
     package static let count = 16_384
 
-    /// The number, 0…16383.
+    /// The number of the hash slot, from 0 to 16,383.
     package let number: Int
 
-    /// Returns `nil` if there is no such hash slot.
+    /// Creates the hash slot with a number; returns `nil` if there is no such hash slot.
     package init?(_ number: Int64) {
         guard (0..<Int64(Self.count)).contains(number) else { return nil }
         self.number = Int(number)
     }
 
-    /// Computes the hash slot of a key. Hashes only the part between the first `{` and the next `}` if there is one and
-    /// it is not empty, and otherwise the whole key.
+    /// Computes the hash slot of a key. Hashes only the hash tag, the text between the first `{` and the next `}`, if
+    /// the key has one that is not empty; otherwise hashes the whole key.
     package init(ofKey key: some Collection<UInt8>) {
         var tag = key[...]
         if let open = key.firstIndex(of: UInt8(ascii: "{")) {

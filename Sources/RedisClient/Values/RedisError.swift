@@ -1,6 +1,6 @@
-/// The reason that a command has no reply, or the error that Redis replied with.
+/// The reason that a command has no reply, or the error with which Redis replied.
 package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The kind of error, for programs.
+    /// The kind of error, on which programs switch.
     package enum Code: Hashable, Sendable {
         /// No connection exists, and the command was not sent.
         case notConnected
@@ -97,9 +97,9 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Determines the condition of an error reply. For a failed script it is that of the error inside: Redis 6.2 wraps
-    /// it, as in `ERR Error running script … -READONLY …`, and versions up to 7.2 report `ERR` instead of `NOPERM` for
-    /// a command that the user may not run in a script.
+    /// Determines the condition of an error reply. For a failed script it is the condition of the error inside: Redis
+    /// 6.2 wraps that error, as in `ERR Error running script … -READONLY …`, and versions up to 7.2 report `ERR`
+    /// instead of `NOPERM` for a command that the user may not run in a script.
     init(ofReply reply: String) {
         let word = reply.prefix { $0 != " " }
         self.init(rawValue: String(word))
@@ -146,7 +146,7 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     package static let noAuthentication = ServerCondition(rawValue: "NOAUTH")
     /// The user name or the password is wrong.
     package static let wrongPassword = ServerCondition(rawValue: "WRONGPASS")
-    /// The user may not run this command or touch this key.
+    /// The user may not run this command or access this key.
     package static let noPermission = ServerCondition(rawValue: "NOPERM")
     /// The key holds another type.
     package static let wrongType = ServerCondition(rawValue: "WRONGTYPE")

@@ -1,4 +1,4 @@
-/// One reply of Redis, of any RESP2 type.
+/// One reply from Redis, of any RESP2 type.
 package enum RedisReply: Hashable, Sendable {
     /// A simple string such as `OK`.
     case status(String)
@@ -8,7 +8,7 @@ package enum RedisReply: Hashable, Sendable {
     /// An array, nested up to the depth that hiredis supports.
     case array([RedisReply])
     case null
-    /// An error reply. Inside an array, it concerns only its own element.
+    /// An error reply. Inside an array, only that element failed.
     case error(RedisError)
 }
 

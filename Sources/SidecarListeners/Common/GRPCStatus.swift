@@ -7,7 +7,7 @@ package enum GRPCStatus: Int {
     case cancelled, unknown, invalidArgument, deadlineExceeded, notFound, alreadyExists, permissionDenied, resourceExhausted,
         failedPrecondition, aborted, outOfRange, unimplemented, `internal`, unavailable, dataLoss, unauthenticated
 
-    /// The HTTP status with the same meaning, by which a breaker judges the call.
+    /// The HTTP status with the same meaning. Breakers judge the call by it.
     package var httpStatus: Int {
         switch self {
         case .ok: 200
@@ -19,16 +19,17 @@ package enum GRPCStatus: Int {
         case .alreadyExists, .aborted: 409
         case .resourceExhausted: 429
         case .unknown, .internal, .dataLoss: 500
-        // The caller asks for a method that the service does not have.
+        // The caller requested a method that the service does not have.
         case .unimplemented: 404
         case .unavailable: 503
         case .deadlineExceeded: 504
         }
     }
 
+    /// Returns whether a message with this content type belongs to a gRPC call.
     static func isUsed(in contentType: String?) -> Bool { contentType?.lowercased().hasPrefix("application/grpc") ?? false }
 
-    /// Returns a message in the encoding of the protocol (gRPC over HTTP2, "Responses").
+    /// Returns a status message in the encoding of `grpc-message` (gRPC over HTTP2, "Responses").
     static func encoded(_ message: String) -> String {
         PercentEncoding.encode(message, but: " !\"#$&'()*+,/:;<=>?@[\\]^`{|}")
     }

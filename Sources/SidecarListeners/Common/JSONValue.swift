@@ -19,14 +19,14 @@ package enum JSONValue: Codable, Hashable, Sendable {
             return
         }
         var depth = 0
-        var isText = false
+        var isInString = false
         var isEscaped = false
         for byte in document {
             switch byte {
             case _ where isEscaped: isEscaped = false
-            case UInt8(ascii: "\\") where isText: isEscaped = true
-            case UInt8(ascii: "\""): isText.toggle()
-            case _ where isText: break
+            case UInt8(ascii: "\\") where isInString: isEscaped = true
+            case UInt8(ascii: "\""): isInString.toggle()
+            case _ where isInString: break
             case UInt8(ascii: "["), UInt8(ascii: "{"): depth += 1
             case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
             default: break
@@ -71,7 +71,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// Writes the value on one line: the same bytes as `json()`, many times faster.
+    /// Writes the value on one line: the same bytes as `json()`, but many times faster.
     package func write(into buffer: inout ByteBuffer) {
         switch self {
         case .null: buffer.writeStaticString("null")
@@ -90,7 +90,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// Writes an object with these members, in their order.
+    /// Writes an object with these members, in this order.
     static func write(_ fields: some Sequence<(key: String, value: JSONValue)>, into buffer: inout ByteBuffer) {
         var separator = UInt8(ascii: "{")
         for (key, value) in fields {
@@ -130,7 +130,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// A description of the value for error messages.
+    /// The value's type, or the value of a number, for error messages.
     package var kind: String {
         switch self {
         case .null: "null"
@@ -145,7 +145,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
 }
 
 extension Encodable {
-    /// Encodes the value as one line of JSON, in the form that all answers and events of the HTTP API have.
+    /// Encodes the value as one line of JSON, in the form of all responses and events of the HTTP API.
     package func json() throws -> Data {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -158,7 +158,7 @@ extension Encodable {
 private struct PlainObject {
     private var bytes: Slice<UnsafeRawBufferPointer>
 
-    /// Returns the members; `nil` for any other document, which is left to a decoder.
+    /// Returns the members of such an object; `nil` for any other document, which a decoder must read.
     static func fields(of document: some Collection<UInt8>) -> [String: JSONValue]? {
         document.withContiguousStorageIfAvailable { bytes in
             var object = PlainObject(bytes: UnsafeRawBufferPointer(bytes)[...])
@@ -184,7 +184,8 @@ private struct PlainObject {
         while let byte = bytes.first, byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D { bytes.removeFirst() }
     }
 
-    /// Takes the token if it comes next, after any white space.
+    /// Consumes the token if it comes next, after any white space.
+    /// - Returns: whether it did.
     private mutating func take(_ token: Unicode.Scalar) -> Bool {
         skipSpace()
         guard bytes.first == UInt8(ascii: token) else { return false }
@@ -193,9 +194,9 @@ private struct PlainObject {
     }
 
     private mutating func take(word: StaticString) -> Bool {
-        let wanted = UnsafeBufferPointer(start: word.utf8Start, count: word.utf8CodeUnitCount)
-        guard bytes.starts(with: wanted) else { return false }
-        bytes.removeFirst(wanted.count)
+        let expected = UnsafeBufferPointer(start: word.utf8Start, count: word.utf8CodeUnitCount)
+        guard bytes.starts(with: expected) else { return false }
+        bytes.removeFirst(expected.count)
         return true
     }
 
@@ -207,7 +208,7 @@ private struct PlainObject {
         return integer().map(JSONValue.integer)
     }
 
-    /// Reads ASCII text without escapes, after its opening quote.
+    /// Reads an ASCII string without escapes, after its opening quote; `nil` for any other string.
     private mutating func text() -> String? {
         guard
             let end = bytes.firstIndex(where: {
@@ -219,7 +220,7 @@ private struct PlainObject {
         return String(decoding: bytes[..<end], as: UTF8.self)
     }
 
-    /// Reads an integer with too few digits to overflow.
+    /// Reads an integer with too few digits to overflow; `nil` for any other number.
     private mutating func integer() -> Int64? {
         let isNegative = bytes.first == UInt8(ascii: "-")
         if isNegative { bytes.removeFirst() }

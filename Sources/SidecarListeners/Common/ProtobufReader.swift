@@ -1,6 +1,6 @@
 package import NIOCore
 
-/// Reads a message field by field, where decoding all of it would take too much time or memory.
+/// Reads a Protocol Buffers message field by field, where decoding all of it would take too much time or memory.
 /// <https://protobuf.dev/programming-guides/encoding/>
 /// Benchmark: `make bench-envoy`, decisions per second of the sidecar's processor time.
 struct ProtobufReader {
@@ -50,8 +50,8 @@ struct ProtobufReader {
         return position <= bytes.count
     }
 
-    /// Skips a group, which current messages no longer use, and the groups within it. Depth is counted, because
-    /// recursion could overflow the stack.
+    /// Skips a group, a deprecated kind of field, and the groups within it. Counts the depth, because recursion could
+    /// overflow the stack.
     private mutating func skipGroup() -> Bool {
         var depth = 1
         while depth > 0 {

@@ -4,20 +4,23 @@ internal import NIOCore
 internal import RedisClient
 internal import SidecarSettings
 
-/// Pauses a listener that could not accept a connection: without file descriptors, it would retry in a loop. Clients
-/// that connect meanwhile wait.
+/// Pauses a listener after it fails to accept a connection: without free file descriptors, it would retry in a loop.
+/// Clients that connect during the pause wait.
 ///
 /// NIO's `AcceptBackoffHandler` delays the next read but leaves the failed one pending.
 final class AcceptPause: ChannelInboundHandler {
     typealias InboundIn = NIOAny
 
-    private let length: TimeAmount
+    private let duration: TimeAmount
     private let whenExhausted: () -> Void
     private var resumption: Scheduled<Void>?
 
-    /// - Parameter whenExhausted: called each time no descriptor is free for a connection.
-    init(_ length: TimeAmount = .seconds(1), whenExhausted: @escaping () -> Void) {
-        self.length = length
+    /// Creates the handler.
+    /// - Parameters:
+    ///   - duration: the length of a pause.
+    ///   - whenExhausted: called each time that no descriptor is free for a connection.
+    init(_ duration: TimeAmount = .seconds(1), whenExhausted: @escaping () -> Void) {
+        self.duration = duration
         self.whenExhausted = whenExhausted
     }
 
@@ -30,7 +33,7 @@ final class AcceptPause: ChannelInboundHandler {
         try? options.setOption(.autoRead, value: false)
         if [EMFILE, ENFILE].contains(error.errnoCode) { whenExhausted() }
         guard resumption == nil else { return }
-        resumption = channel.eventLoop.assumeIsolated().scheduleTask(in: length) { [self] in
+        resumption = channel.eventLoop.assumeIsolated().scheduleTask(in: duration) { [self] in
             resumption = nil
             try? options.setOption(.autoRead, value: true)
         }
@@ -43,21 +46,21 @@ final class AcceptPause: ChannelInboundHandler {
 }
 
 extension EventLoop {
-    /// The uptime in nanoseconds, for decisions that take the time as an argument.
-    package var uptime: Int64 { Int64(clamping: now.uptimeNanoseconds) }
+    /// The monotonic time, for decisions that take the time as an argument.
+    package var uptimeNanoseconds: Int64 { Int64(clamping: now.uptimeNanoseconds) }
 
-    /// Waits until a listener's connections have closed, for at most 5 seconds. They close once they are answered; the
-    /// end of the process closes the others.
+    /// Waits until a listener's connections have closed, for at most 5 seconds. A connection closes once its calls are
+    /// answered; the end of the process closes the rest.
     func waitUntilEmpty(_ isEmpty: @escaping @Sendable () -> Bool) async throws {
-        let done = makePromise(of: Void.self)
-        // Polling suffices: it runs only during shutdown, for 5 seconds at most.
+        let completion = makePromise(of: Void.self)
+        // Polling suffices, because it runs only during shutdown.
         scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20), notifying: nil) { task in
             guard isEmpty() else { return }
             task.cancel()
-            done.succeed()
+            completion.succeed()
         }
-        let timeout = scheduleTask(in: .seconds(5)) { done.succeed() }
-        try await done.futureResult.get()
+        let timeout = scheduleTask(in: .seconds(5)) { completion.succeed() }
+        try await completion.futureResult.get()
         timeout.cancel()
     }
 }
@@ -66,7 +69,7 @@ extension SidecarError {
     /// Describes a listener that cannot be opened.
     /// - Parameters:
     ///   - key: the setting to change, such as `listen.http`.
-    ///   - hint: further advice if permission is denied.
+    ///   - hint: advice for the case that permission is denied.
     init(cannotListen key: String, at address: String, _ error: any Error, permissionHint hint: String? = nil) {
         let reason = NetworkReason(error)
         let isDenied = reason.errorCode == EACCES || reason.errorCode == EPERM

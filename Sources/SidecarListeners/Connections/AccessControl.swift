@@ -1,26 +1,26 @@
 internal import NIOConcurrencyHelpers
 package import SidecarSettings
 
-/// API keys and their roles. Without keys, every client that reaches a listener is an admin.
+/// The API keys and their roles. If no keys are configured, every client that reaches a listener is an admin.
 ///
-/// Keys are stored as SHA-256 digests. Comparing two digests takes constant time, and all keys are compared each time.
+/// Keys are stored as SHA-256 digests.
 package final class AccessControl: Sendable {
     /// An admitted client.
     package struct Caller: Hashable, Sendable {
-        /// The key's name, for the log and for the fleet; `anonymous` without keys.
+        /// The name of the client's key, for the log and the fleet; `anonymous` if no keys are configured.
         package var name: String
         package var role: APIKey.Role
         /// The digest of the client's key; `nil` if no key is required.
         fileprivate var digest: SHA256Digest?
 
         /// The name under which the caller's connections take turns on the event loop; empty without a key.
-        var clientKey: String { digest == nil ? "" : name }
+        var clientName: String { digest == nil ? "" : name }
 
-        /// Returns a client without a key.
+        /// Returns a client without a key, with this role.
         static func anonymous(_ role: APIKey.Role) -> Caller { Caller(name: "anonymous", role: role) }
     }
 
-    /// A subscription to changes of the keys, until it is ended.
+    /// A subscription to changes of the keys, until `end`.
     struct Registration {
         fileprivate let id: Int
         fileprivate let access: AccessControl
@@ -64,21 +64,22 @@ package final class AccessControl: Sendable {
         }
     }
 
-    /// Whether callers must show a key.
+    /// Whether a caller must present a key.
     package var requiresKey: Bool { state.withLockedValue { !$0.keys.isEmpty } }
 
-    /// The caller without a key; `nil` if a key is required.
+    /// The caller that represents every client without a key; `nil` if a key is required.
     package var anonymous: Caller? { requiresKey ? nil : .anonymous(.admin) }
 
-    /// Returns the caller with this key; `nil` if there is none. If a name is given, it must be the key's.
+    /// Returns the caller with this key; `nil` if there is none, or if `name` is given and is not the key's name.
+    /// Comparing two digests takes constant time, and all keys are compared, so that the time does not reveal a key.
     package func caller(key: String, name: String? = nil) -> Caller? {
         let digest = SHA256Digest(of: key)
-        var found: Caller?
+        var match: Caller?
         for candidate in state.withLockedValue({ $0.keys }) {
-            let isMatch = candidate.digest == digest
-            if isMatch, name == nil || name == candidate.name { found = candidate }
+            let hasDigest = candidate.digest == digest
+            if hasDigest, name == nil || name == candidate.name { match = candidate }
         }
-        return found
+        return match
     }
 
     /// Returns the current rights of a caller that was admitted before; `nil` if the key was removed.

@@ -11,12 +11,13 @@ package final class ConnectionSlices {
     private static let costOfWrite = TimeAmount.microseconds(4)
 
     private let scheduler: SliceScheduler
-    /// The name of the connection's API key; empty if its client has not authenticated.
-    var clientKey = ""
+    /// The name of the API key of the connection's client; empty if the client has not authenticated.
+    var clientName = ""
     /// Whether the connection used up its last slice.
     var isHeavy = false
-    /// The pending work, in order. A connection has at most one piece for itself and one for each of its streams.
+    /// The pending work, oldest first.
     private var pending: Deque<() -> Void> = []
+    /// Whether the connection waits in the scheduler, or runs its pending work.
     private var isQueued = false
     var hasPendingWork: Bool { !pending.isEmpty }
     /// Called at the end of each slice, for work that is worth batching: flushing to the socket.
@@ -28,35 +29,38 @@ package final class ConnectionSlices {
 
     var eventLoop: any EventLoop { scheduler.eventLoop }
 
-    /// Begins a slice; `end` must follow.
-    /// - Returns: `false` if there is no time now; then the work must go to `later`.
+    /// Begins a slice, if there is time. `end` must follow.
+    /// - Returns: `false` if there is no time now. The caller must then pass the work to `later`.
     func begin() -> Bool { pending.isEmpty && scheduler.begin(self) }
 
     /// Whether the current slice may continue.
     package var mayContinue: Bool { scheduler.mayContinue(self) }
 
-    /// Whether the slice may begin more work. The first piece does not read the clock.
-    var mayBeginWork: Bool { scheduler.mayBeginWork(self) }
+    /// Returns whether the current slice may begin another piece of work, and begins it. The check before the first
+    /// piece does not read the clock.
+    func beginWork() -> Bool { scheduler.beginWork(self) }
 
     func end() { scheduler.end(self) }
 
     /// Whether the current slice is this connection's.
     var isRunning: Bool { scheduler.current === self }
 
-    /// Charges the connection's budget for work that runs outside its slice.
+    /// Charges the tick's budget for work that no slice measures.
     func charge(_ time: TimeAmount) { scheduler.charge(time.nanoseconds) }
 
     /// The number of buffered bytes below which reading continues.
     static let readAhead = 2048
 
-    /// Whether the socket may be read now. If not, `readLater` must follow: a thousand reads would use up a tick.
-    func mayRead() -> Bool { scheduler.mayRead() }
+    /// Returns whether the socket may be read now, and counts the read. If not, the caller must use `readLater`: a
+    /// thousand reads would use up a tick.
+    func beginRead() -> Bool { scheduler.beginRead() }
 
     /// Reads from the socket in a later slice.
     func readLater(_ read: @escaping () -> Void) { later(charging: Self.costOfRead, read) }
 
-    /// Whether the socket may be written now, which is charged. If not, `writeLater` must follow.
-    func mayWrite() -> Bool {
+    /// Returns whether the socket may be written now. If so, and outside this connection's slice, charges the tick for
+    /// the write: within the slice, the clock already measures it. If not, the caller must use `writeLater`.
+    func beginWrite() -> Bool {
         guard mayUseSocket else { return false }
         if !isRunning { charge(Self.costOfWrite) }
         return true
@@ -74,7 +78,7 @@ package final class ConnectionSlices {
         }
     }
 
-    /// Schedules work for a later slice, behind all pending work. The work may check `mayContinue` and call `later`
+    /// Schedules work for a later slice, after all pending work. The work may check `mayContinue`, and call `later`
     /// again.
     package func later(_ work: @escaping () -> Void) {
         pending.append(work)
@@ -90,11 +94,12 @@ package final class ConnectionSlices {
         scheduler.wait(self)
     }
 
+    /// Runs pending work in the current slice, until the slice must end.
     func runPending() {
-        // The connection queues again afterwards, according to its load at that time.
-        var remaining = pending.count
-        while remaining > 0, let work = pending.popFirst() {
-            remaining -= 1
+        // Work that is added meanwhile waits, and the connection queues again, by its load at that time.
+        var remainingCount = pending.count
+        while remainingCount > 0, let work = pending.popFirst() {
+            remainingCount -= 1
             work()
             guard mayContinue else { break }
         }

@@ -3,7 +3,7 @@ internal import Logging
 internal import NIOCore
 internal import SidecarTelemetry
 
-/// Logs at most once a minute that the file descriptors are exhausted, for all listeners together.
+/// Logs that the file descriptors are exhausted, at most once a minute for all listeners together.
 final class DescriptorShortage: Sendable {
     /// Descriptors belong to the process, so all listeners share one log limit.
     private static let logLimiter = LogRateLimiter()
@@ -16,10 +16,11 @@ final class DescriptorShortage: Sendable {
         self.logger = logger
     }
 
+    /// Records that no descriptor was free for a connection, and logs it if a line is due.
     func record() {
-        guard let times = Self.logLimiter.recordOccurrence() else { return }
-        logger.log(
-            .noDescriptors, ["door": listener, "bound": OpenFileLimit.current.map { "\($0)" } ?? "unknown", "times": "\(times)"])
+        guard let unloggedCount = Self.logLimiter.recordOccurrence() else { return }
+        let limit = OpenFileLimit.current.map { "\($0)" } ?? "unknown"
+        logger.log(.noDescriptors, ["door": listener, "bound": limit, "times": "\(unloggedCount)"])
     }
 }
 

@@ -1,7 +1,7 @@
 internal import NIOHTTP2
 
-/// Detects the failure of a connection. NIO's errors do not say whether they concern the connection or one of its
-/// streams, but only a failed connection has sent a GOAWAY with an error. Confined to the connection's event loop.
+/// Detects the failure of an HTTP/2 connection. NIO's errors do not show whether they concern the connection or one of
+/// its streams, but only a failed connection has sent a GOAWAY with an error. Confined to the connection's event loop.
 final class HTTP2FailureDetector: NIOHTTP2FrameDelegate {
     private var hasFailed = false
 
@@ -9,7 +9,7 @@ final class HTTP2FailureDetector: NIOHTTP2FrameDelegate {
         if case .goAway(_, let code, _) = frame.payload, code != .noError { hasFailed = true }
     }
 
-    /// Returns whether this error ends the connection, not only a stream.
+    /// Returns whether this error ends the connection, and not only a stream.
     func isConnectionEnded(by error: any Error) -> Bool {
         hasFailed || !(error is any NIOHTTP2Error || error is NIOHTTP2Errors.StreamError)
     }

@@ -3,8 +3,8 @@ internal import NIOSSL
 internal import NIOTLS
 internal import RedisClient
 
-/// Reports a failed handshake, and removes itself when the handshake completes. A client that connects and sends
-/// nothing, like the port check of a load balancer, is not reported.
+/// Reports a failed TLS handshake, and removes itself when the handshake completes. Does not report a client that
+/// connects and sends nothing, such as the port check of a load balancer.
 final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
@@ -30,7 +30,7 @@ final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if let failures, Self.isFailure(error) { failures.refused(from: address, error: "\(NetworkReason(error))") }
+        if let failures, Self.isFailure(error) { failures.record(from: address, error: "\(NetworkReason(error))") }
         failures = nil
         context.fireErrorCaught(error)
     }

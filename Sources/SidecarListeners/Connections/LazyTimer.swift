@@ -5,9 +5,10 @@ package import NIOCore
 package final class LazyTimer {
     private let eventLoop: any EventLoop
     private let action: () -> Void
-    private var due: NIODeadline?
+    private var deadline: NIODeadline?
     private var armed: (at: NIODeadline, timer: Scheduled<Void>)?
 
+    /// Creates a timer without a deadline.
     /// - Parameter action: called when a deadline has passed.
     package init(on eventLoop: any EventLoop, action: @escaping () -> Void) {
         self.eventLoop = eventLoop
@@ -16,7 +17,7 @@ package final class LazyTimer {
 
     /// Sets a deadline, which replaces the previous one. The timer fires then or soon after.
     package func set(_ deadline: NIODeadline) {
-        due = deadline
+        self.deadline = deadline
         if let armed {
             guard deadline < armed.at else { return }
             armed.timer.cancel()
@@ -24,11 +25,11 @@ package final class LazyTimer {
         arm(deadline)
     }
 
-    func clear() { due = nil }
+    func clear() { deadline = nil }
 
     /// Clears the deadline and cancels the timer, which releases the captures of `action`.
     package func cancel() {
-        due = nil
+        deadline = nil
         armed?.timer.cancel()
         armed = nil
     }
@@ -39,9 +40,9 @@ package final class LazyTimer {
 
     private func fire() {
         armed = nil
-        guard let due else { return }
-        guard due <= eventLoop.now else { return arm(due) }
-        self.due = nil
+        guard let deadline else { return }
+        guard deadline <= eventLoop.now else { return arm(deadline) }
+        self.deadline = nil
         action()
     }
 }

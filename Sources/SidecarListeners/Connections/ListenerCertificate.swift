@@ -23,7 +23,8 @@ package final class ListenerCertificate: Sendable {
     private let contexts: NIOLockedValueBox<Contexts>
     private let facts: NIOLockedValueBox<CertificateFacts?>
 
-    /// - Throws: `SidecarError` if the certificate or its key cannot be used.
+    /// Reads the certificate and its key.
+    /// - Throws: `SidecarError` if they cannot be used.
     package init(_ settings: TLSSettings) throws(SidecarError) {
         contexts = NIOLockedValueBox(try Self.contexts(settings))
         facts = NIOLockedValueBox(CertificateFacts(file: settings.certificate))
@@ -32,15 +33,17 @@ package final class ListenerCertificate: Sendable {
     /// Reads the files again.
     /// - Throws: `SidecarError` if they cannot be used; the old certificate then stays in use.
     package func reload(_ settings: TLSSettings) throws(SidecarError) {
-        let new = try Self.contexts(settings)
-        contexts.withLockedValue { $0 = new }
+        let newContexts = try Self.contexts(settings)
+        contexts.withLockedValue { $0 = newContexts }
         facts.withLockedValue { $0 = CertificateFacts(file: settings.certificate) }
     }
 
     /// Returns the names of the current certificate that are missing from the one in these settings.
     package func namesLost(with settings: TLSSettings) -> [String] {
-        guard let now = facts.withLockedValue({ $0 }), let new = CertificateFacts(file: settings.certificate) else { return [] }
-        return new.names(missingComparedTo: now)
+        guard let current = facts.withLockedValue({ $0 }),
+            let replacement = CertificateFacts(file: settings.certificate)
+        else { return [] }
+        return replacement.names(missingComparedTo: current)
     }
 
     private static func contexts(_ settings: TLSSettings) throws(SidecarError) -> Contexts {
@@ -54,7 +57,7 @@ package final class ListenerCertificate: Sendable {
     }
 
     /// Adds TLS to a connection that was accepted by this listener.
-    /// - Parameter failures: notified when the handshake fails.
+    /// - Parameter failures: counts the handshake if it fails.
     func secure(_ channel: any Channel, of listener: ListenerName, failures: RefusedClients) throws {
         let context = contexts.withLockedValue { $0[listener] }
         try channel.pipeline.syncOperations.addHandlers([NIOSSLServerHandler(context: context), HandshakeWatch(failures)])
@@ -62,7 +65,7 @@ package final class ListenerCertificate: Sendable {
 }
 
 extension Channel {
-    /// Closes the connection without a TLS close, which would wait for the client.
+    /// Closes the connection without the closing exchange of TLS, which would wait for the client.
     func closeImmediately() {
         if let tls = try? pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self) {
             tls.close(promise: nil)

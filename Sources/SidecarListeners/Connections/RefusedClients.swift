@@ -6,7 +6,7 @@ internal import SidecarTelemetry
 
 /// Counts the clients that one listener refuses for one reason, and logs them at most once a minute.
 final class RefusedClients: Sendable {
-    /// A reason for refusing clients; the raw value is the metric's name.
+    /// The reason for refusing clients. The raw value is the name of the metric.
     enum Reason: String {
         case unknownKey = "interlock_login_failures_total"
         case failedHandshake = "interlock_tls_handshake_failures_total"
@@ -25,12 +25,12 @@ final class RefusedClients: Sendable {
         counter = Counter(label: reason.rawValue, dimensions: [("door", listener.rawValue)])
     }
 
-    /// Counts a refused client, and logs it if a line is due.
-    /// - Parameter error: the cause in words; `nil` if the reason is enough.
-    func refused(from address: SocketAddress?, error: @autoclosure () -> String? = nil) {
+    /// Counts a client, and logs it if a line is due.
+    /// - Parameter error: a description of the cause; `nil` if the reason says enough.
+    func record(from address: SocketAddress?, error: @autoclosure () -> String? = nil) {
         counter.increment()
-        guard let times = logLimiter.recordOccurrence() else { return }
-        var fields = ["door": listener.rawValue, "from": address?.ipAddress ?? "this host", "times": "\(times)"]
+        guard let unloggedCount = logLimiter.recordOccurrence() else { return }
+        var fields = ["door": listener.rawValue, "from": address?.ipAddress ?? "this host", "times": "\(unloggedCount)"]
         fields["error"] = error()
         switch reason {
         case .unknownKey: logger.log(.keyUnknown, fields)

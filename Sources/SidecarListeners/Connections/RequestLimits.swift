@@ -2,7 +2,8 @@ internal import InterlockCore
 
 /// The limits on request parameters of all APIs.
 package enum RequestLimits {
-    /// The maximum time, in milliseconds: more than 30 years, but far from overflow when times are added.
+    /// The maximum duration, in milliseconds: more than 30 years, but far from overflow when durations are added.
     package static let maximumMilliseconds: Int64 = 1_000_000_000_000
-    package static let fences: ClosedRange<Int64> = 1...(ScriptNumber.maximumExact - 1)
+    /// The valid fencing tokens.
+    package static let fenceRange: ClosedRange<Int64> = 1...(ScriptNumber.maximumExact - 1)
 }

@@ -1,9 +1,9 @@
 internal import InterlockHTTP
 internal import NIOCore
 
-/// Passes a connection's bytes on in pieces while its slice lasts, and buffers the rest for the next slice. Precedes
-/// the protocol's handlers in the pipeline. Reading pauses while `ConnectionSlices.readAhead` bytes or more are
-/// buffered. Writes of a slice are flushed at its end. Over HTTP/1.1, also preserves the bytes of header fields.
+/// Passes a connection's bytes on in pieces while its slice lasts, and buffers the rest for the next slice. Comes
+/// before the protocol's handlers in the pipeline. Pauses reading while `ConnectionSlices.readAhead` bytes or more are
+/// buffered, and flushes the writes of a slice at its end. Over HTTP/1.1, also preserves the bytes of header fields.
 /// Confined to the event loop.
 final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
@@ -11,7 +11,8 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundIn = IOData
     typealias OutboundOut = IOData
 
-    /// The maximum number of bytes passed on between two checks of the clock.
+    /// The protocol of a connection. The raw value is the maximum number of bytes that are passed on between two checks
+    /// of the clock.
     enum Piece: Int {
         /// About fifty of the smallest requests, which the decoder reads in about 100 µs. The requests themselves check
         /// the clock one by one.
@@ -32,7 +33,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     /// Whether the output was closed, so that nothing more is written and the remaining input is dropped.
     private var isOutputClosed = false
     private var context: ChannelHandlerContext?
-    /// Whether a read was requested while too much was buffered. It follows when the buffer is empty.
+    /// Whether a read was requested while too much was buffered. It is made when the buffer is empty.
     private var isReadRequested = false
     /// Whether the client closed its side while bytes were buffered. The event is passed on after them.
     private var isInputClosed = false
@@ -56,9 +57,10 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         if piece != .handshake { slices.beforeEnd = { [self] in flushHeld() } }
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) { ended() }
+    func handlerRemoved(context: ChannelHandlerContext) { releaseConnection() }
 
-    private func ended() {
+    /// Releases everything, because the connection has ended.
+    private func releaseConnection() {
         context = nil
         buffered = ByteBuffer()
         if piece != .handshake { slices.beforeEnd = nil }
@@ -70,7 +72,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         let bytes = unwrapInboundIn(data)
         guard buffered.readableBytes == 0 else { return buffered.append(unread: bytes) }
         let mayBegin = slices.begin()
-        // The usual case costs no copy.
+        // The usual read is passed on without a copy.
         if mayBegin, !hasFrames, bytes.readableBytes <= piece.rawValue { return forward(bytes, data, context) }
         buffered = bytes
         if mayBegin { forward(context) } else { resumeLater() }
@@ -102,7 +104,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func lengthOfNextPart() -> Int {
         let limit = piece.rawValue
-        // The client gets no further answers, so everything is dropped.
+        // The client gets no further responses, so the rest of its bytes is dropped at once.
         guard !isOutputClosed else { return buffered.readableBytes }
         guard frames != nil else { return min(limit, buffered.readableBytes) }
         return buffered.withUnsafeReadableBytes { frames?.lengthOfNextPart($0, targetLength: limit) ?? limit }
@@ -127,19 +129,19 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func read(context: ChannelHandlerContext) {
         guard buffered.readableBytes < ConnectionSlices.readAhead else { return isReadRequested = true }
-        if slices.mayRead() { context.read() } else { slices.readLater { [self] in self.context?.read() } }
+        if slices.beginRead() { context.read() } else { slices.readLater { [self] in self.context?.read() } }
     }
 
     func flush(context: ChannelHandlerContext) {
         guard piece != .handshake else { return context.flush() }
         guard !isFlushHeld else {
-            // Under TLS the channel counts only flushed bytes: a relayed answer would pile up behind a delayed flush.
+            // Under TLS the channel counts only flushed bytes: a relayed response would pile up behind a delayed flush.
             if piece == .http1, !slices.isRunning { flushHeld() }
             return
         }
         isFlushHeld = true
         guard !slices.isRunning else { return }
-        if slices.mayWrite() { flushHeld() } else { slices.writeLater { [self] in flushHeld() } }
+        if slices.beginWrite() { flushHeld() } else { slices.writeLater { [self] in flushHeld() } }
     }
 
     private func flushHeld() {
@@ -153,7 +155,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         if mode != .input { isOutputClosed = true }
         flushHeld()
         guard isReadCompleting else { return context.close(mode: mode, promise: promise) }
-        // NIO continues the read that found the end of input, and would treat the closed channel as open.
+        // NIO continues the read in which the input ended, and would treat the closed channel as open.
         context.eventLoop.assumeIsolated().execute { context.close(mode: mode, promise: promise) }
     }
 
@@ -163,7 +165,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        ended()
+        releaseConnection()
         context.fireChannelInactive()
     }
 }

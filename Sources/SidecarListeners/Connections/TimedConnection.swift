@@ -5,8 +5,9 @@ internal import NIOCore
 protocol TimedConnection: ChannelInboundHandler {
     /// The context of the open connection; `nil` before it begins and after it has ended.
     var context: ChannelHandlerContext? { get set }
+    /// The timer that calls `deadlineReached`; `nil` before the connection begins and after it has ended.
     var timer: LazyTimer? { get set }
-    /// The time by which the client must have agreed on TLS and sent its first request.
+    /// The time by which the client must have completed the TLS handshake and sent its first request.
     var firstRequestDeadline: NIODeadline { get }
 
     /// Called when the timer's deadline has passed.
@@ -30,6 +31,7 @@ extension TimedConnection {
         context.fireChannelInactive()
     }
 
+    /// Ends the connection's service once, and calls `connectionEnded`.
     func end() {
         guard context != nil else { return }
         context = nil

@@ -3,8 +3,8 @@ import InterlockCore
 internal import NIOCore
 internal import SidecarSettings
 
-/// The file of a listening Unix socket. It is created under another name for this user alone, gets its permissions, and
-/// only then moves to its path, so it is never reachable with other permissions.
+/// The file of a listening Unix socket. The file is created under a temporary name with access for this user alone,
+/// gets its permissions, and only then moves to its path, so it is never reachable with other permissions.
 struct UnixSocketFile {
     let path: String
     /// The permissions; `nil` for access by this user, and by the group's members if there is a group.
@@ -19,23 +19,23 @@ struct UnixSocketFile {
         temporaryPath = path + "." + String(UInt16.random(in: 0..<46_656), radix: 36)
     }
 
-    /// The path at which the socket is bound. The random suffix keeps apart two sidecars that start at the same time.
+    /// The path at which the socket is bound. The random suffix separates sidecars that start at the same time.
     private let temporaryPath: String
 
-    /// Refuses to replace anything but a socket.
+    /// Checks that the path is unused, or is that of a socket, which may be replaced.
     func checkPath() throws(SidecarError) {
         var status = stat()
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT != S_IFSOCK else { return }
         throw SidecarError("listen.unix \(path): the file exists and is not a socket; move it, or use another path")
     }
 
-    /// Creates the socket, for this user alone, and binds it.
+    /// Creates the socket with access for this user alone, and binds it to the temporary path.
     /// - Returns: the descriptor, which the caller closes.
     /// - Throws: `IOError` if a system call fails.
     func bind() throws -> CInt {
-        func requireSuccess(_ result: CInt, _ call: String) throws -> CInt {
-            guard result >= 0 else { throw IOError(errnoCode: errno, reason: call) }
-            return result
+        func requireSuccess(_ returned: CInt, _ call: String) throws -> CInt {
+            guard returned >= 0 else { throw IOError(errnoCode: errno, reason: call) }
+            return returned
         }
         let descriptor = try requireSuccess(
             socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0), "socket")
@@ -59,10 +59,10 @@ struct UnixSocketFile {
     /// Sets the permissions of the bound socket, and moves it to its path.
     func publish() throws(SidecarError) {
         if let group {
-            guard let number = UnixSocketSettings.groupID(of: group) else {
+            guard let groupID = UnixSocketSettings.groupID(of: group) else {
                 throw SidecarError("listen.unix_group \(group): no such group on this host")
             }
-            guard lchown(temporaryPath, uid_t.max, number) == 0 else {
+            guard lchown(temporaryPath, uid_t.max, groupID) == 0 else {
                 let hint = errno == EPERM ? ": a process can assign files only to groups of its user" : ""
                 throw SidecarError("listen.unix_group \(group): \(String(cString: strerror(errno)))\(hint)")
             }
@@ -79,8 +79,10 @@ struct UnixSocketFile {
     /// The `O_PATH` flag, which Swift's C library omits.
     private static let pathOnly: CInt = 0o10_000_000
 
-    /// Sets the mode of the socket itself: in a directory that others can write to, a link may have replaced it, and
-    /// the link's target must keep its permissions. `fchmodat` cannot do this in older C libraries and some containers.
+    /// Sets the mode of the socket itself. In a directory that others can write to, a link may have replaced the
+    /// socket, and the link's target must keep its permissions. `fchmodat` cannot do this in older C libraries and in
+    /// some containers.
+    /// - Returns: `false` if a system call failed, with the reason in `errno`.
     private func setMode(_ mode: mode_t) -> Bool {
         let descriptor = open(temporaryPath, Self.pathOnly | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { return false }

@@ -1,7 +1,7 @@
 internal import NIOCore
 
-/// Stops reading from a client that does not read its responses, which would pile up, and closes its connection after a
-/// while. Also stops reading from a paused client. Comes before the frame parser in the pipeline.
+/// Stops reading from a client while it does not read its responses, which would pile up, and closes its connection
+/// after a while. Also stops reading during a pause. Comes before the frame parser in the pipeline.
 final class UnreadResponseGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -15,17 +15,19 @@ final class UnreadResponseGate: ChannelDuplexHandler {
     private var context: ChannelHandlerContext?
     private var closeTimer: Scheduled<Void>?
 
-    /// Creates a gate. `unreadTimeout` limits how long a client may leave responses unread.
+    /// Creates a gate.
+    /// - Parameter unreadTimeout: the time for which a client may leave responses unread.
     init(unreadTimeout: TimeAmount) {
         self.unreadTimeout = unreadTimeout
     }
 
-    /// Pauses reading for this time.
+    /// Pauses reading for this time, unless it is already paused.
     func pause(_ time: TimeAmount) {
         guard let context, !isPaused else { return }
         pauseTimer = context.eventLoop.assumeIsolated().scheduleTask(in: time) { [self] in resume() }
     }
 
+    /// Ends the pause.
     func resume() {
         pauseTimer?.cancel()
         pauseTimer = nil

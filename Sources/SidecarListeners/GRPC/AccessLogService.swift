@@ -6,20 +6,23 @@ internal import NIOCore
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// Implements `envoy.service.accesslog.v3.AccessLogService`: reads the outcomes of the calls that
-/// `AuthorizationService` permitted from Envoy's access log. Entries without a permit are only counted.
+/// Implements `envoy.service.accesslog.v3.AccessLogService`: reads from Envoy's access log the outcomes of the calls
+/// that `AuthorizationService` permitted. Entries without a permit are only counted.
 final class AccessLogService {
     static let name = "envoy.service.accesslog.v3.AccessLogService"
     /// The maximum number of entries in one message, which is more than Envoy batches.
     private static let maximumEntries = 10_000
 
-    private let calls: CoordinatorCalls
+    private let coordinator: LoopBoundCoordinator
+    /// Counts the reports that the coordinator accepted.
     private let reported = counter("reported")
+    /// Counts the reports of permits that had expired, and other reports that the coordinator rejected.
     private let late = counter("late")
+    /// Counts the entries without a permit.
     private let foreign = counter("foreign")
 
-    init(calls: CoordinatorCalls) {
-        self.calls = calls
+    init(coordinator: LoopBoundCoordinator) {
+        self.coordinator = coordinator
     }
 
     private static func counter(_ result: String) -> Counter {
@@ -31,7 +34,7 @@ final class AccessLogService {
             GRPCMethod(
                 "/\(Self.name)/StreamAccessLogs", in: metrics,
                 handler: .stream { [self] call in
-                    // Envoy then opens another stream, to this sidecar or to another.
+                    // Envoy then opens another stream, to this sidecar or to another one.
                     call.onShutdown = { [unowned call] in call.respond(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse())
                     }
                     return Log(of: self, call)
@@ -48,8 +51,8 @@ final class AccessLogService {
             self.call = call
         }
 
-        func received(_ message: ByteBuffer) -> Bool {
-            // Checked before the entries are decoded.
+        func messageReceived(_ message: ByteBuffer) -> Bool {
+            // This check comes before decoding, which would take memory for each entry.
             guard message.countOfProtobufFields(2, 1) <= AccessLogService.maximumEntries else {
                 call.fail(.resourceExhausted, "a message can have at most \(AccessLogService.maximumEntries) entries")
                 return false
@@ -61,13 +64,13 @@ final class AccessLogService {
             return !message.httpLogs.logEntry.isEmpty
         }
 
-        func ended() { call.respond(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
+        func requestEnded() { call.respond(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
     }
 
     private func take(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry) {
         guard let (service, permit) = entry.permit else { return foreign.increment() }
-        calls.reportPermit(
-            service: service, permit: permit, OutcomeReport(entry, now: calls.wallTime() / 1000),
+        coordinator.reportPermit(
+            service: service, permit: permit, OutcomeReport(entry, now: coordinator.wallTimeMilliseconds() / 1000),
             completion: Completion { [self] _, result in
                 if case .success = result { reported.increment() } else { late.increment() }
                 return true
@@ -78,7 +81,7 @@ final class AccessLogService {
 extension Envoy_Service_Accesslog_V3_StreamAccessLogsResponse: GRPCMessage {}
 
 extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
-    /// The permit of a completed call; `nil` if the call has no Interlock permit or is still in progress.
+    /// The service and permit of a completed call; `nil` if the call has no Interlock permit or is still in progress.
     fileprivate var permit: (service: String, id: PermitID)? {
         let metadata = commonProperties.metadata.filterMetadata[AuthorizationService.Metadata.filter]
         guard [.downstreamEnd, .notSet].contains(commonProperties.accessLogType),
@@ -90,7 +93,7 @@ extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
 }
 
 extension OutcomeReport {
-    /// Derives the outcome of a call from Envoy's access log.
+    /// Derives the outcome of a call from an entry of Envoy's access log.
     /// - Parameter now: this host's time, as Unix time in seconds.
     init(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry, now: @autoclosure () -> Int64) {
         let common = entry.commonProperties
@@ -105,7 +108,7 @@ extension OutcomeReport {
         } else if flags.isServiceFault {
             self.init(outcome: .error, latencyMilliseconds: common.upstreamMilliseconds)
         } else if !common.hasUpstreamRemoteAddress || status == 0 {
-            // Envoy answered by itself.
+            // Envoy sent the response, without the service.
             self.init(outcome: .ignore)
         } else {
             self.init(

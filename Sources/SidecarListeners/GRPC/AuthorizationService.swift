@@ -9,9 +9,9 @@ internal import SwiftProtobuf
 /// Implements `envoy.service.auth.v3.Authorization`: decides whether a request may proceed to a service, by its
 /// breaker, limits and concurrency slots. Envoy names the service in `context_extensions`.
 ///
-/// With `outcome: access_log`, a request takes a permit, whose ID travels in Envoy's dynamic metadata;
-/// `AccessLogService` reads the outcome of the call there. Without it nobody would report the outcome, so no permit is
-/// taken, as with `/v1/check`.
+/// With `outcome: access_log`, a request takes a permit. Envoy keeps the permit's ID in its dynamic metadata, and sends
+/// it to `AccessLogService` with the outcome of the call. Without this setting, nothing reports the outcome, so the
+/// request takes no permit, as with `/v1/check`.
 final class AuthorizationService {
     static let name = "envoy.service.auth.v3.Authorization"
 
@@ -20,7 +20,7 @@ final class AuthorizationService {
 
     /// The dynamic metadata in which Envoy keeps a permit while the call is in progress.
     enum Metadata {
-        /// The namespace of the metadata, whatever the filter is called.
+        /// The namespace of the metadata, which does not depend on the filter's name.
         static let filter = "envoy.filters.http.ext_authz"
         static let permit = "interlock.permit"
         static let service = "interlock.service"
@@ -34,6 +34,7 @@ final class AuthorizationService {
         /// Whether Envoy reports the outcome.
         var isReported: Bool
 
+        /// Reads the parameters from the context extensions.
         /// - Throws: `HTTPProblem` if a context extension is missing or invalid.
         init(_ attributes: Envoy_Service_Auth_V3_AttributeContext) throws {
             let extensions = attributes.contextExtensions
@@ -57,10 +58,10 @@ final class AuthorizationService {
     /// The maximum number of header fields in the caller's request, and of context extensions in Envoy's configuration.
     private static let maximumFields = 1000
 
-    private let calls: CoordinatorCalls
+    private let coordinator: LoopBoundCoordinator
 
-    init(calls: CoordinatorCalls) {
-        self.calls = calls
+    init(coordinator: LoopBoundCoordinator) {
+        self.coordinator = coordinator
     }
 
     func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
@@ -68,7 +69,8 @@ final class AuthorizationService {
     }
 
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
-        // Checked before decoding. The header fields come from the caller, so the caller is denied.
+        // These checks come before decoding, which would take memory for each field. The header fields come from the
+        // caller, so the caller is denied.
         guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.maximumFields else {
             return call.respond(Self.denied(HTTPProblem(.invalid, "a request can have at most \(Self.maximumFields) fields")))
         }
@@ -83,7 +85,7 @@ final class AuthorizationService {
             if let subject = parameters.subject, (try? ResourceName(subject)) == nil {
                 return call.respond(Self.denied(HTTPProblem(.invalid, "subject: \"\(Excerpt(subject))\" is not a valid name")))
             }
-            let service = try calls.service(parameters.service).get()
+            let service = try coordinator.service(parameters.service).get()
             if parameters.isReported {
                 checkWithPermit(call, parameters, service)
             } else {
@@ -99,10 +101,10 @@ final class AuthorizationService {
     // MARK: With a permit
 
     private func checkWithPermit(_ call: GRPCCall, _ parameters: CheckParameters, _ service: ServiceReference) {
-        let pending = calls.acquirePermit(
-            service, cost: parameters.cost, subject: parameters.subject, waitMilliseconds: 0, now: calls.now(),
+        let pending = coordinator.acquirePermit(
+            service, cost: parameters.cost, subject: parameters.subject, waitMilliseconds: 0, now: coordinator.now(),
             completion: Completion { [self] _, result in
-                guard !call.isOver else { return false }
+                guard !call.hasEnded else { return false }
                 switch result {
                 case .granted(let permit, _):
                     var response = Self.pass
@@ -116,32 +118,33 @@ final class AuthorizationService {
                         Self.denied(
                             .refused(
                                 reason, state, service: parameters.service, subject: parameters.subject, retryAfter: retryAfter,
-                                cause: calls.breakerCause(ofService: parameters.service),
-                                limits: calls.definition(ofService: parameters.service)?.limits ?? [])))
+                                cause: coordinator.breakerCause(ofService: parameters.service),
+                                limits: coordinator.definition(ofService: parameters.service)?.limits ?? [])))
                 case .failed(let error): Self.fail(call, error)
                 }
                 return true
             })
-        if let pending { call.onCancellation = { [calls] in calls.cancel(pending) } }
+        if let pending { call.onCancellation = { [coordinator] in coordinator.cancel(pending) } }
     }
 
     // MARK: Without a permit
 
     private func checkWithoutPermit(_ call: GRPCCall, _ parameters: CheckParameters, _ service: ServiceReference) {
         let name = parameters.service
-        let now = calls.now()
-        if let problem = CheckRoutes.refusal(by: calls, of: service, named: name, now: now) {
+        let now = coordinator.now()
+        if let problem = CheckRoutes.refusal(by: coordinator, of: service, named: name, now: now) {
             return call.respond(Self.denied(problem))
         }
-        guard calls.hasLimits(service) else { return call.respond(Self.pass) }
-        _ = calls.take(
+        guard coordinator.hasLimits(service) else { return call.respond(Self.pass) }
+        _ = coordinator.take(
             service, cost: parameters.cost, subject: parameters.subject, waitMilliseconds: 0, now: now,
-            completion: Completion { [calls] _, result in
-                guard !call.isOver else { return false }
+            completion: Completion { [coordinator] _, result in
+                guard !call.hasEnded else { return false }
                 switch result {
                 case .decided(let decision), .decidedBatch(let decision, _, _):
                     let fields = RateLimitFields(
-                        decision, limits: calls.definition(ofService: name)?.limits ?? [], hasSubject: parameters.subject != nil)
+                        decision, limits: coordinator.definition(ofService: name)?.limits ?? [],
+                        hasSubject: parameters.subject != nil)
                     guard decision.isAllowed else {
                         call.respond(Self.denied(.limited(decision, fields, service: name, mayWait: false)))
                         break

@@ -6,24 +6,26 @@ internal import SwiftProtobuf
 /// loop.
 final class GRPCCall {
     unowned let connection: GRPCConnection
-    let stream: HTTP2StreamID
+    let streamID: HTTP2StreamID
     let method: GRPCMethod
-    /// The time when the call's headers arrived.
-    let began: NIODeadline
+    /// The arrival time of the call's headers.
+    let startedAt: NIODeadline
     /// The caller; `nil` if the call was refused.
     var caller: AccessControl.Caller?
-    /// Whether the call has ended; nothing more is sent for it.
-    private(set) var isOver = false
+    /// Whether the call has ended. Nothing is sent for it afterwards.
+    private(set) var hasEnded = false
 
     /// The name of the API key of a streaming request; empty if no key is required.
-    var client = ""
+    var clientName = ""
 
-    // State that the connection keeps per call.
-    var received = ByteBuffer()
-    /// The time when the first part of an incomplete streamed message arrived; `nil` if there is none.
+    // The rest is state that the connection keeps for each call.
+
+    /// The received bytes that are not delivered yet.
+    var receivedBytes = ByteBuffer()
+    /// The arrival time of the first part of an incomplete streamed message; `nil` if there is none.
     var partialMessageSince: NIODeadline?
     /// The number of consecutive messages without content.
-    var consecutiveEmptyMessages = 0
+    var consecutiveEmptyMessageCount = 0
     /// Whether the client has sent the complete request.
     var isRequestComplete = false
     /// Whether the response's headers are written.
@@ -31,34 +33,35 @@ final class GRPCCall {
     /// Receives the messages of a streaming request.
     var reader: (any GRPCRequestStream)?
     /// The number of response messages that are not sent yet.
-    var unsent = 0
-    /// Called if the client cancels the call or disconnects before it is over.
+    var unsentCount = 0
+    /// Called if the client cancels the call, or disconnects before the call ends.
     var onCancellation: (() -> Void)?
-    /// Called if the sidecar shuts down before the call is over.
+    /// Called if the sidecar shuts down before the call ends.
     var onShutdown: (() -> Void)?
 
-    init(connection: GRPCConnection, stream: HTTP2StreamID, method: GRPCMethod, began: NIODeadline) {
-        self.began = began
+    init(connection: GRPCConnection, streamID: HTTP2StreamID, method: GRPCMethod, startedAt: NIODeadline) {
+        self.startedAt = startedAt
         self.connection = connection
-        self.stream = stream
+        self.streamID = streamID
         self.method = method
     }
 
     /// Sends the only message of the response and ends the call.
-    func respond(_ message: some GRPCMessage) { if !isOver { connection.respond(to: self, message) } }
+    func respond(_ message: some GRPCMessage) { if !hasEnded { connection.respond(to: self, message) } }
 
     /// Sends one message of a streaming response.
-    func send(_ message: some GRPCMessage) { if !isOver { connection.send(self, message) } }
+    func send(_ message: some GRPCMessage) { if !hasEnded { connection.send(self, message) } }
 
     /// Ends a streaming response.
-    func finish() { if !isOver { connection.end(self, .ok, "") } }
+    func finish() { if !hasEnded { connection.end(self, .ok, "") } }
 
-    func fail(_ status: GRPCStatus, _ message: String) { if !isOver { connection.end(self, status, message) } }
+    /// Ends the call with an error.
+    func fail(_ status: GRPCStatus, _ message: String) { if !hasEnded { connection.end(self, status, message) } }
     func failShuttingDown() { fail(.unavailable, "this sidecar is shutting down") }
 
-    /// Marks the call as over and releases its callbacks.
+    /// Marks the call as ended, and releases its reader and callbacks.
     func end() {
-        isOver = true
+        hasEnded = true
         reader = nil
         onCancellation = nil
         onShutdown = nil
@@ -66,7 +69,7 @@ final class GRPCCall {
 }
 
 extension GRPCCall {
-    /// Decodes a message; `nil` if it is invalid and the call has failed.
+    /// Decodes a message, or fails the call and returns `nil` if the message is invalid.
     func request<Request: Message>(_ type: Request.Type, _ message: ByteBuffer) -> Request? {
         do {
             return try message.withUnsafeReadableBytes { bytes in

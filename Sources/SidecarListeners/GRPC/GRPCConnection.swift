@@ -4,33 +4,33 @@ internal import NIOHPACK
 internal import NIOHTTP1
 internal import NIOHTTP2
 
-/// One client of the gRPC API (gRPC over HTTP/2). Handles the frames of all its streams itself, because a channel per
-/// stream would cost as much as the decision that a call asks for. Confined to the coordinator's event loop.
+/// A client's connection to the gRPC API (gRPC over HTTP/2). Handles the frames of all its streams itself, because a
+/// channel for each stream would cost as much as a call's decision. Confined to the coordinator's event loop.
 final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnection {
     typealias InboundIn = HTTP2Frame
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
-    /// The bytes of one read: fifty of the smallest frames, or about seven calls. With twice as many, a client waited
-    /// nearly twice as long next to two clients that cancel their calls after a millisecond, and those two got a third
-    /// fewer responses.
+    /// The maximum length of a read, in bytes: fifty of the smallest frames, or about seven calls. With twice this
+    /// length, a client waited nearly twice as long next to two clients that cancel their calls after a millisecond,
+    /// and those two got a third fewer responses.
     static let readLength = 512
     /// The maximum length of a message, in bytes.
     static let maximumMessageLength = 1 << 20
-    /// The maximum total length of all incomplete messages, in bytes.
-    static let maximumReceived = 4 << 20
-    /// The maximum length of a message, in bytes, after which a call reuses its buffer.
+    /// The maximum total length of a connection's incomplete messages, in bytes.
+    static let maximumBufferedLength = 4 << 20
+    /// The maximum length, in bytes, of a message after which the call keeps its buffer.
     private static let maximumReusedLength = 4096
     private static let maximumStreams = 256
-    /// The maximum number of consecutive empty messages of one call once the client's frame budget is spent.
+    /// The maximum number of consecutive empty messages of one call while the client's frame budget is spent.
     private static let maximumEmptyMessages = 100
-    /// The maximum number of unsent messages of a streaming response.
+    /// The maximum number of a streaming response's messages that wait to be sent.
     private static let maximumUnsent = 64
     /// The bytes before each message: a compression flag and four bytes of length.
     private static let prefixLength = 5
-    /// The time within which a call's message must arrive, and the interval of the check.
+    /// The time within which a call's message must arrive, which is also the interval at which this is checked.
     private static let messageTimeout = TimeAmount.seconds(10)
-    /// The maximum number of body bytes that are read before a call is accepted.
+    /// The maximum number of body bytes that a client may send before one of its calls is accepted.
     private static let maximumUnauthenticatedBytes = 64 << 10
 
     private let listener: GRPCListenerContext
@@ -41,35 +41,35 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
     private let gate: UnreadResponseGate
     private var budget: FrameBudget
-    private var lastStream = HTTP2StreamID.rootStream
-    /// The buffered bytes of all streams.
-    private var received = 0
+    private var lastStreamID = HTTP2StreamID.rootStream
+    /// The total length of the calls' buffered bytes.
+    private var bufferedLength = 0
     var timer: LazyTimer?
     private var isFlushScheduled = false
     /// Whether new calls are refused.
     private(set) var isShuttingDown = false
     /// Whether the connection closes once everything is written.
     private var isEnding = false
-    /// The end of the last call; `nil` if a call is in progress, or before the first.
+    /// The time at which the last call ended; `nil` if a call is in progress, or there was none.
     private var idleSince: NIODeadline?
     let firstRequestDeadline: NIODeadline
     /// The caller of the last accepted call; `nil` before the first.
     private var lastCaller: AccessControl.Caller?
-    /// Whether frames have arrived. Then the handshake is complete, and a GOAWAY can be sent.
+    /// Whether frames have arrived. If so, the handshake is complete, and a GOAWAY can be sent.
     private var hasReceivedFrames = false
-    /// The bytes of bodies that arrived before a call was accepted.
+    /// The number of body bytes that arrived before a call was accepted.
     private var unauthenticatedBytes = 0
 
     private init(listener: GRPCListenerContext, slices: ConnectionSlices) {
         self.listener = listener
         self.slices = slices
         gate = UnreadResponseGate(unreadTimeout: listener.unreadTimeout)
-        budget = FrameBudget(now: Int64(clamping: listener.now.uptimeNanoseconds))
+        budget = FrameBudget(nowNanoseconds: Int64(clamping: listener.now.uptimeNanoseconds))
         firstRequestDeadline = listener.now + listener.firstRequestTimeout
     }
 
-    /// The event loop's time, in nanoseconds.
-    private var clock: Int64 { Int64(clamping: listener.now.uptimeNanoseconds) }
+    /// The event loop's monotonic time.
+    private var nowNanoseconds: Int64 { Int64(clamping: listener.now.uptimeNanoseconds) }
 
     private static let settings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: maximumStreams),
@@ -97,7 +97,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     var now: NIODeadline { listener.now }
 
     /// The calls in flight, oldest first.
-    private var callsInOrder: [GRPCCall] { calls.values.sorted { $0.stream < $1.stream } }
+    private var callsInOrder: [GRPCCall] { calls.values.sorted { $0.streamID < $1.streamID } }
 
     /// The host of the client.
     var address: String { context?.remoteAddress?.ipAddress ?? "" }
@@ -115,11 +115,11 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             }
             // Parts of a long message cost nothing here: other clients are served between them.
             if bytes.readableBytes < Self.readLength / 2 { budget.spend() }
-            return message(bytes, frame.streamID, isLast: data.endStream)
+            return messageReceived(bytes, frame.streamID, isLast: data.endStream)
         }
         budget.spend()
         switch frame.payload {
-        case .headers(let headers): head(headers, frame.streamID)
+        case .headers(let headers): headReceived(headers, frame.streamID)
         case .rstStream: calls[frame.streamID].map(cancel)
         default: break
         }
@@ -127,21 +127,22 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     func channelReadComplete(context: ChannelHandlerContext) {
         guard budget.isSpent else { return }
-        let pause = budget.pause(now: clock)
-        if pause > 0 { gate.pause(.nanoseconds(pause)) }
+        let pauseNanoseconds = budget.pauseNanoseconds(nowNanoseconds: nowNanoseconds)
+        if pauseNanoseconds > 0 { gate.pause(.nanoseconds(pauseNanoseconds)) }
     }
 
-    private func head(_ head: HTTP2Frame.FramePayload.Headers, _ id: HTTP2StreamID) {
-        guard id > lastStream else {
-            // Trailers carry no information. The call may be over before its stream is reset.
-            if head.endStream { message(ByteBuffer(), id, isLast: true) }
+    /// Begins a call, or ends its request if the fields are trailers.
+    private func headReceived(_ head: HTTP2Frame.FramePayload.Headers, _ id: HTTP2StreamID) {
+        guard id > lastStreamID else {
+            // Trailers carry no information. The call may have ended before them.
+            if head.endStream { messageReceived(ByteBuffer(), id, isLast: true) }
             return
         }
-        lastStream = id
+        lastStreamID = id
         idleSince = nil
         let path = head.headers.first(name: ":path") ?? ""
         let method = listener.methods[path] ?? listener.unknownMethod
-        let call = GRPCCall(connection: self, stream: id, method: method, began: listener.now)
+        let call = GRPCCall(connection: self, streamID: id, method: method, startedAt: listener.now)
         call.isRequestComplete = head.endStream
         calls[id] = call
         guard GRPCStatus.isUsed(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
@@ -149,27 +150,28 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         guard let caller = listener.caller(head.headers, from: context?.remoteAddress) else {
             return call.fail(.unauthenticated, "send an API key as authorization: Bearer KEY")
         }
-        slices.clientKey = caller.clientKey
+        slices.clientName = caller.clientName
         call.caller = caller
-        if lastCaller == nil { listener.admitted(self) }
+        if lastCaller == nil { listener.clientAdmitted(self) }
         lastCaller = caller
         if isShuttingDown { return call.failShuttingDown() }
         if case .stream(let begin) = method.handler {
-            call.client = caller.clientKey
+            call.clientName = caller.clientName
             call.reader = begin(call)
         }
-        if head.endStream { message(ByteBuffer(), id, isLast: true) }
+        if head.endStream { messageReceived(ByteBuffer(), id, isLast: true) }
     }
 
-    private func message(_ bytes: ByteBuffer, _ id: HTTP2StreamID, isLast: Bool) {
+    /// Handles the next bytes of a call's request. Delivers each message that is complete.
+    private func messageReceived(_ bytes: ByteBuffer, _ id: HTTP2StreamID, isLast: Bool) {
         guard let call = calls[id] else { return }
         if isLast { call.isRequestComplete = true }
         switch call.method.handler {
         case .message(let handle):
             var message = bytes
-            if !isLast || call.received.readableBytes > 0 {
+            if !isLast || call.receivedBytes.readableBytes > 0 {
                 guard append(bytes, to: call) else { return }
-                message = call.received
+                message = call.receivedBytes
             }
             guard let length = messageLength(message, call), isLast else { return }
             guard message.readableBytes == Self.prefixLength + length else {
@@ -183,20 +185,21 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         }
     }
 
-    /// Appends bytes to the call's own buffer: a slice would keep the whole read buffer alive.
-    /// - Returns: `false` if too much is buffered and the call has failed.
+    /// Appends bytes to the call's own buffer, because a slice would keep the whole read buffer alive. Fails the call
+    /// if too much is buffered.
+    /// - Returns: `false` if the call has failed.
     private func append(_ bytes: ByteBuffer, to call: GRPCCall) -> Bool {
-        received += bytes.readableBytes
+        bufferedLength += bytes.readableBytes
         var bytes = bytes
-        call.received.discardReadBytes()
-        call.received.writeBuffer(&bytes)
-        guard received > Self.maximumReceived else { return true }
+        call.receivedBytes.discardReadBytes()
+        call.receivedBytes.writeBuffer(&bytes)
+        guard bufferedLength > Self.maximumBufferedLength else { return true }
         call.fail(.resourceExhausted, "the incomplete messages of this connection are too large in total")
         return false
     }
 
-    /// Returns the length of the first buffered message, or 0 if its prefix is incomplete; `nil` if the message is
-    /// refused and the call has failed.
+    /// Returns the length of the first buffered message, or 0 if its prefix is incomplete. Fails the call and returns
+    /// `nil` if the message is refused.
     private func messageLength(_ buffered: ByteBuffer, _ call: GRPCCall) -> Int? {
         guard buffered.readableBytes >= Self.prefixLength else { return 0 }
         guard buffered.getInteger(at: buffered.readerIndex, as: UInt8.self) == 0 else {
@@ -213,48 +216,53 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     /// Passes the complete messages of a streaming request to its reader.
     private func deliverMessages(_ call: GRPCCall, isLast: Bool) {
-        while !call.isOver, let reader = call.reader {
-            guard let length = messageLength(call.received, call) else { return }
-            guard call.received.readableBytes >= Self.prefixLength + length else {
-                if call.received.readableBytes == 0 {
+        while !call.hasEnded, let reader = call.reader {
+            guard let length = messageLength(call.receivedBytes, call) else { return }
+            guard call.receivedBytes.readableBytes >= Self.prefixLength + length else {
+                if call.receivedBytes.readableBytes == 0 {
                     call.partialMessageSince = nil
                 } else {
                     call.partialMessageSince = call.partialMessageSince ?? listener.now
                 }
                 guard isLast else { return }
-                return call.received.readableBytes == 0
-                    ? reader.ended() : call.fail(.invalidArgument, "the call ended in the middle of a message")
+                return call.receivedBytes.readableBytes == 0
+                    ? reader.requestEnded() : call.fail(.invalidArgument, "the call ended in the middle of a message")
             }
-            call.received.moveReaderIndex(forwardBy: Self.prefixLength)
-            guard let message = call.received.readSlice(length: length) else { return }
-            received -= Self.prefixLength + length
+            call.receivedBytes.moveReaderIndex(forwardBy: Self.prefixLength)
+            guard let message = call.receivedBytes.readSlice(length: length) else { return }
+            bufferedLength -= Self.prefixLength + length
             // The bytes after a long message move to a new buffer. Otherwise each of many calls would retain a
             // mebibyte.
-            if length > Self.maximumReusedLength { call.received = ByteBuffer(bytes: call.received.readableBytesView) }
+            if length > Self.maximumReusedLength {
+                call.receivedBytes = ByteBuffer(bytes: call.receivedBytes.readableBytesView)
+            }
             call.partialMessageSince = nil
             budget.spend(messageOf: length)
-            guard !reader.received(message) else {
-                call.consecutiveEmptyMessages = 0
+            guard !reader.messageReceived(message) else {
+                call.consecutiveEmptyMessageCount = 0
                 earn()
                 continue
             }
-            call.consecutiveEmptyMessages += 1
+            call.consecutiveEmptyMessageCount += 1
             budget.spend()
-            // One read may carry thousands of such messages. The count keeps a call from failing because of what the
-            // connection's other calls spent.
-            if call.consecutiveEmptyMessages >= Self.maximumEmptyMessages, budget.isSpent, budget.pause(now: clock) > 0 {
+            // One read may carry thousands of such messages. The call is not failed for what the connection's other
+            // calls have spent: it must have sent many such messages itself.
+            if call.consecutiveEmptyMessageCount >= Self.maximumEmptyMessages, budget.isSpent,
+                budget.pauseNanoseconds(nowNanoseconds: nowNanoseconds) > 0
+            {
                 call.fail(.resourceExhausted, "too many of the call's messages carry no data")
             }
         }
     }
 
-    /// Discards the buffered part of the message.
+    /// Discards the call's buffered bytes.
     private func release(_ call: GRPCCall) {
-        received -= call.received.readableBytes
-        call.received = ByteBuffer()
+        bufferedLength -= call.receivedBytes.readableBytes
+        call.receivedBytes = ByteBuffer()
     }
 
-    /// Replenishes a window once half of it is used, whatever became of the data: `maximumReceived` bounds the buffers.
+    /// Replenishes a window once half of it is used, even if the data is still buffered: `maximumBufferedLength` limits
+    /// the buffers.
     private func replenish(window: Int, of id: HTTP2StreamID) {
         guard window <= Self.window / 2, id == .rootStream || calls[id]?.reader != nil else { return }
         write(.windowUpdate(windowSizeIncrement: Self.window - window), id)
@@ -265,7 +273,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     // MARK: Responses
 
-    /// Shared, because getting the channel's own allocator takes as long as the allocation.
+    /// One allocator for all connections, because getting the channel's own one takes as long as the allocation.
     private static let allocator = ByteBufferAllocator()
     private static let okHeaders = HPACKHeaders([(":status", "200"), ("content-type", "application/grpc")])
     private static let okTrailers = HPACKHeaders([("grpc-status", "0")])
@@ -274,27 +282,27 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     func respond(to call: GRPCCall, _ message: some GRPCMessage) {
         guard write(message, of: call, written: nil) else { return }
         finish(call, Self.okTrailers)
-        ended(call, .ok)
+        callEnded(call, .ok)
     }
 
     /// Sends one message of a streaming response.
     func send(_ call: GRPCCall, _ message: some GRPCMessage) {
-        guard !call.isOver, let context else { return }
-        guard call.unsent < Self.maximumUnsent else {
-            // The client does not open its window for more messages.
-            write(.rstStream(.enhanceYourCalm), call.stream)
+        guard !call.hasEnded, let context else { return }
+        guard call.unsentCount < Self.maximumUnsent else {
+            // The client does not read its messages: it leaves its window closed.
+            write(.rstStream(.enhanceYourCalm), call.streamID)
             return cancel(call)
         }
-        call.unsent += 1
+        call.unsentCount += 1
         let written = context.eventLoop.makePromise(of: Void.self)
-        written.futureResult.assumeIsolated().whenComplete { _ in call.unsent -= 1 }
+        written.futureResult.assumeIsolated().whenComplete { _ in call.unsentCount -= 1 }
         if !write(message, of: call, written: written) { written.succeed() }
     }
 
     /// Writes one message of a response.
     /// - Returns: whether the write completes `written`; if not, the caller must.
     private func write(_ message: some GRPCMessage, of call: GRPCCall, written: EventLoopPromise<Void>?) -> Bool {
-        guard !call.isOver, context != nil else { return false }
+        guard !call.hasEnded, context != nil else { return false }
         var buffer = Self.allocator.buffer(capacity: 256)
         buffer.writeInteger(UInt8(0))
         buffer.writeInteger(UInt32(0))
@@ -307,20 +315,20 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         buffer.setInteger(UInt32(buffer.readableBytes - Self.prefixLength), at: buffer.readerIndex + 1)
         if !call.hasSentHeaders {
             call.hasSentHeaders = true
-            write(.headers(.init(headers: Self.okHeaders)), call.stream)
+            write(.headers(.init(headers: Self.okHeaders)), call.streamID)
         }
-        write(.data(.init(data: .byteBuffer(buffer))), call.stream, written)
+        write(.data(.init(data: .byteBuffer(buffer))), call.streamID, written)
         return true
     }
 
     /// Ends a call without a response, or without a further message.
     func end(_ call: GRPCCall, _ status: GRPCStatus, _ message: String) {
-        guard !call.isOver else { return }
+        guard !call.hasEnded else { return }
         var headers = call.hasSentHeaders ? HPACKHeaders() : Self.okHeaders
         headers.add(name: "grpc-status", value: "\(status.rawValue)")
         if !message.isEmpty { headers.add(name: "grpc-message", value: GRPCStatus.encoded(message)) }
         finish(call, headers)
-        ended(call, status)
+        callEnded(call, status)
     }
 
     /// Responds to a request that is not a gRPC call.
@@ -329,18 +337,20 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         remove(call)
     }
 
-    /// Writes the last fields of a response. If the client is still sending its request, resets the stream once they
-    /// are written; an earlier reset would discard them.
+    /// Writes the last fields of a response. If the client is still sending its request, resets the stream once the
+    /// fields are written. An earlier reset would discard them.
     private func finish(_ call: GRPCCall, _ fields: HPACKHeaders) {
-        let last = HTTP2Frame.FramePayload.headers(.init(headers: fields, endStream: true))
-        guard !call.isRequestComplete, let context else { return write(last, call.stream) }
+        let lastFrame = HTTP2Frame.FramePayload.headers(.init(headers: fields, endStream: true))
+        guard !call.isRequestComplete, let context else { return write(lastFrame, call.streamID) }
         let written = context.eventLoop.makePromise(of: Void.self)
-        written.futureResult.assumeIsolated().whenSuccess { [self, stream = call.stream] in write(.rstStream(.noError), stream) }
-        write(last, call.stream, written)
+        written.futureResult.assumeIsolated().whenSuccess { [self, streamID = call.streamID] in
+            write(.rstStream(.noError), streamID)
+        }
+        write(lastFrame, call.streamID, written)
     }
 
-    private func ended(_ call: GRPCCall, _ status: GRPCStatus) {
-        call.method.counters.answered(status, in: listener.now - call.began)
+    private func callEnded(_ call: GRPCCall, _ status: GRPCStatus) {
+        call.method.counters.recordResponse(status, in: listener.now - call.startedAt)
         switch status {
         case .ok, .unavailable, .notFound: earn()
         // Other failures are the client's fault and earn nothing.
@@ -356,10 +366,10 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     private func remove(_ call: GRPCCall) {
-        guard !call.isOver else { return }
+        guard !call.hasEnded else { return }
         release(call)
         call.end()
-        calls[call.stream] = nil
+        calls[call.streamID] = nil
         guard calls.isEmpty else { return }
         if isShuttingDown { return closeAfterFlush() }
         idleSince = listener.now
@@ -375,7 +385,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private func scheduleFlush() {
         guard !isFlushScheduled else { return }
         isFlushScheduled = true
-        listener.flushes.plan(self)
+        listener.flushes.scheduleFlush(of: self)
     }
 
     func flush() {
@@ -383,12 +393,12 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         context?.flush()
     }
 
-    // MARK: Giving up
+    // MARK: Cancellation and shutdown
 
     private func cancel(_ call: GRPCCall) {
-        guard !call.isOver else { return }
+        guard !call.hasEnded else { return }
         call.onCancellation?()
-        call.method.counters.answered(.cancelled, in: listener.now - call.began)
+        call.method.counters.recordResponse(.cancelled, in: listener.now - call.startedAt)
         remove(call)
     }
 
@@ -401,18 +411,19 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         // A GOAWAY waits for the end of the handshake, which may never come.
         if lastCaller == nil, firstRequestDeadline <= now { return hasReceivedFrames ? closeAfterFlush() : evict() }
         if let idleSince, idleSince + listener.idleTimeout <= now { return closeAfterFlush() }
-        let limit = now - Self.messageTimeout
-        for call in callsInOrder
-        where !call.isRequestComplete && (call.reader == nil ? call.began : call.partialMessageSince ?? now) <= limit {
+        let cutoff = now - Self.messageTimeout
+        for call in callsInOrder where !call.isRequestComplete {
+            let waitingSince = call.reader == nil ? call.startedAt : call.partialMessageSince ?? now
+            guard waitingSince <= cutoff else { continue }
             call.fail(
                 .deadlineExceeded,
                 "the call's message did not arrive within \(Self.messageTimeout.nanoseconds / 1_000_000_000) seconds")
         }
-        // Checked periodically: setting the timer for each call would cost a good part of the call itself.
+        // The check is periodic, because setting the timer for each call would cost a large part of the call itself.
         if !isEnding { timer?.set(now + Self.messageTimeout) }
     }
 
-    /// Ends the calls of callers whose key was removed. If the last caller is one of them, the connection ends after
+    /// Ends the calls of callers whose key was removed. If the last caller is one of them, the connection closes after
     /// its other calls.
     func endCalls(_ isRemoved: (AccessControl.Caller) -> Bool) {
         for call in callsInOrder where call.caller.map(isRemoved) ?? false {
@@ -422,15 +433,15 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         guard let lastCaller, isRemoved(lastCaller), !isShuttingDown else { return }
         isShuttingDown = true
         if calls.isEmpty { return closeAfterFlush() }
-        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
+        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStreamID) }
     }
 
-    /// Refuses new calls; those in progress are answered.
+    /// Refuses new calls. Calls in progress still get their responses.
     func shutDown() {
         isShuttingDown = true
         for call in callsInOrder { call.onShutdown?() }
         if calls.isEmpty { return closeAfterFlush() }
-        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
+        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStreamID) }
     }
 
     private func closeAfterFlush() {
@@ -438,26 +449,26 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         isEnding = true
         isShuttingDown = true
         timer?.set(listener.now + listener.unreadTimeout)
-        if let context { HTTP2Peer.closeAfterFlush(context, last: lastStream) }
+        if let context { HTTP2Peer.closeAfterFlush(context, last: lastStreamID) }
     }
 
     // MARK: Channel
 
     func connectionEnded() {
         for call in callsInOrder { cancel(call) }
-        listener.disconnected(self)
+        listener.connectionClosed(self)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        // Each call causes several of these events. Comparing types is cheap, casting is not.
-        let kind = type(of: event)
-        if kind == NIOHTTP2WindowUpdatedEvent.self, let updated = event as? NIOHTTP2WindowUpdatedEvent {
-            if let window = updated.inboundWindowSize { replenish(window: window, of: updated.streamID) }
-        } else if kind == StreamClosedEvent.self, let closed = event as? StreamClosedEvent {
-            if closed.reason != nil { calls[closed.streamID].map(cancel) }
-        } else if kind == ChannelEvent.self, let event = event as? ChannelEvent {
+        // Each call causes several of these events. Comparing types is cheap, but casting is not.
+        let eventType = type(of: event)
+        if eventType == NIOHTTP2WindowUpdatedEvent.self, let update = event as? NIOHTTP2WindowUpdatedEvent {
+            if let window = update.inboundWindowSize { replenish(window: window, of: update.streamID) }
+        } else if eventType == StreamClosedEvent.self, let closing = event as? StreamClosedEvent {
+            if closing.reason != nil { calls[closing.streamID].map(cancel) }
+        } else if eventType == ChannelEvent.self, let event = event as? ChannelEvent {
             if event == .inputClosed { context.close(promise: nil) }
-        } else if kind != NIOHTTP2StreamCreatedEvent.self {
+        } else if eventType != NIOHTTP2StreamCreatedEvent.self {
             context.fireUserInboundEventTriggered(event)
         }
     }

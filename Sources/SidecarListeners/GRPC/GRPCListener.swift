@@ -25,8 +25,8 @@ package struct GRPCListener: Service {
         self.onBound = onBound
     }
 
-    /// Serves until graceful shutdown; then connections close once their calls are answered.
-    /// - Throws: `SidecarError` if it cannot listen.
+    /// Serves until graceful shutdown, then closes each connection once its calls are answered.
+    /// - Throws: `SidecarError` if the address cannot be used.
     package func run() async throws {
         let eventLoop = setup.coordinator.eventLoop
         let context = try await eventLoop.submit { NIOLoopBound(self.context(), eventLoop: eventLoop) }.get()
@@ -36,16 +36,17 @@ package struct GRPCListener: Service {
         try await setup.serve(bootstrap, .grpc, at: endpoint, context, onBound: onBound)
     }
 
-    /// Creates the state that the connections share. Called on the event loop.
+    /// Creates the state that the connections share. Must be called on the event loop.
     package func context() -> GRPCListenerContext {
         let (coordinator, metrics) = (setup.coordinator, setup.metrics)
-        let calls = coordinator.callsOnEventLoop()
+        let loopCoordinator = coordinator.loopBound()
         let health = HealthService(
             isReady: { coordinator.assumeIsolated { $0.isReady } }, eventLoop: coordinator.eventLoop)
         let methods = [
-            RateLimitService(calls: calls, logger: setup.logger).methods(in: metrics),
-            AuthorizationService(calls: calls).methods(in: metrics), AccessLogService(calls: calls).methods(in: metrics),
-            QuotaService(calls: calls).methods(in: metrics),
+            RateLimitService(coordinator: loopCoordinator, logger: setup.logger).methods(in: metrics),
+            AuthorizationService(coordinator: loopCoordinator).methods(in: metrics),
+            AccessLogService(coordinator: loopCoordinator).methods(in: metrics),
+            QuotaService(coordinator: loopCoordinator).methods(in: metrics),
             health.methods(in: metrics),
         ]
         return GRPCListenerContext(

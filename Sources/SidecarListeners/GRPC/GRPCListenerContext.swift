@@ -9,9 +9,9 @@ internal import SidecarTelemetry
 package final class GRPCListenerContext: ListenerContext {
     /// The time limit for a client to finish the TLS handshake and make an accepted call.
     let firstRequestTimeout: TimeAmount
-    /// The lifetime of a connection without calls; clients reconnect when they need to.
+    /// The lifetime of a connection without calls. Clients reconnect when they need to.
     let idleTimeout = TimeAmount.minutes(10)
-    /// How long a client may leave responses unread.
+    /// The time for which a client may leave responses unread.
     let unreadTimeout = TimeAmount.minutes(1)
 
     let methods: [String: GRPCMethod]
@@ -23,9 +23,9 @@ package final class GRPCListenerContext: ListenerContext {
     private let refusedLogins: RefusedClients
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: (number: Int, connection: GRPCConnection)] = [:]
-    private var lastNumber = 0
-    /// Connections without an accepted call.
-    private var newcomers: UnidentifiedConnections<GRPCConnection>
+    private var lastConnectionNumber = 0
+    /// The connections without an accepted call.
+    private var unidentified: UnidentifiedConnections<GRPCConnection>
 
     init(
         methods: [GRPCMethod], access: AccessControl, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
@@ -37,7 +37,8 @@ package final class GRPCListenerContext: ListenerContext {
         self.scheduler = scheduler
         self.maximumConnections = maximumConnections
         self.firstRequestTimeout = firstRequestTimeout
-        newcomers = UnidentifiedConnections(limit: isTLS ? UnidentifiedConnections<GRPCConnection>.maximumWithTLS : nil)
+        unidentified = UnidentifiedConnections(
+            limit: isTLS ? UnidentifiedConnections<GRPCConnection>.maximumWithTLS : nil)
         flushes = FlushQueue(eventLoop: eventLoop)
         refusedLogins = RefusedClients(.unknownKey, at: .grpc, logger: logger)
     }
@@ -53,42 +54,46 @@ package final class GRPCListenerContext: ListenerContext {
         let slices = ConnectionSlices(scheduler)
         try origin.secure(channel, slices)
         let connection = try GRPCConnection.begin(on: channel, listener: self, slices: slices)
-        lastNumber += 1
-        connections[ObjectIdentifier(connection)] = (lastNumber, connection)
-        newcomers.add(connection, now: scheduler.eventLoop.uptime)
-        if newcomers.isOverLimit { makeRoom() }
+        lastConnectionNumber += 1
+        connections[ObjectIdentifier(connection)] = (lastConnectionNumber, connection)
+        unidentified.add(connection, now: scheduler.eventLoop.uptimeNanoseconds)
+        if unidentified.isOverLimit { makeRoom() }
     }
 
     func makeRoom() {
-        guard let connection = newcomers.makeRoom(now: scheduler.eventLoop.uptime) else { return }
-        disconnected(connection)
+        guard let connection = unidentified.makeRoom(nowNanoseconds: scheduler.eventLoop.uptimeNanoseconds) else {
+            return
+        }
+        connectionClosed(connection)
         connection.evict()
     }
 
     /// Records that a call of this connection was accepted.
-    func admitted(_ connection: GRPCConnection) { newcomers.remove(connection) }
+    func clientAdmitted(_ connection: GRPCConnection) { unidentified.remove(connection) }
 
-    func disconnected(_ connection: GRPCConnection) {
+    func connectionClosed(_ connection: GRPCConnection) {
         connections[ObjectIdentifier(connection)] = nil
-        newcomers.remove(connection)
+        unidentified.remove(connection)
     }
 
-    /// Returns the caller that these fields identify; `nil` if the call is refused.
+    /// Returns the caller that these fields identify; `nil` if they contain no valid key, and one is required.
     func caller(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> AccessControl.Caller? {
         if let anonymous = access.anonymous { return anonymous }
         let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))
         guard let key else { return nil }
         if let caller = access.caller(key: key) { return caller }
-        refusedLogins.refused(from: address())
+        refusedLogins.record(from: address())
         return nil
     }
 
     /// All connections, oldest first.
-    private var inOrder: [GRPCConnection] { connections.values.sorted { $0.number < $1.number }.map(\.connection) }
-
-    func checkCallers() {
-        for connection in inOrder { connection.endCalls { access.current($0) == nil } }
+    private var connectionsInOrder: [GRPCConnection] {
+        connections.values.sorted { $0.number < $1.number }.map(\.connection)
     }
 
-    package func shutDown() { for connection in inOrder { connection.shutDown() } }
+    func checkCallers() {
+        for connection in connectionsInOrder { connection.endCalls { access.current($0) == nil } }
+    }
+
+    package func shutDown() { for connection in connectionsInOrder { connection.shutDown() } }
 }

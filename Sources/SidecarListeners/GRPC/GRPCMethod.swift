@@ -5,13 +5,13 @@ internal import SidecarTelemetry
 /// A method of the gRPC API.
 final class GRPCMethod {
     enum Handler {
-        /// Called with the one message of the request.
+        /// Handles a request of one message.
         case message((_ call: GRPCCall, _ message: ByteBuffer) -> Void)
-        /// Called when a call of many messages begins.
+        /// Begins a request of many messages, and returns their receiver.
         case stream((_ call: GRPCCall) -> any GRPCRequestStream)
     }
 
-    /// `/package.Service/Method`.
+    /// The path of the method's requests: `/package.Service/Method`.
     let path: String
     let counters: GRPCCounters
     let handler: Handler
@@ -29,26 +29,28 @@ final class GRPCMethod {
     }
 }
 
-/// Counts the responses of a method by status and measures their latency. A status appears with its first response.
+/// Counts the responses of a method by status, and measures their latency. A status's counter appears with its first
+/// response.
 final class GRPCCounters {
     private let method: String
     private let metrics: PrometheusRegistry
-    private let times: TimeHistogram
-    private var statuses: [GRPCStatus: Counter] = [:]
+    private let latencies: TimeHistogram
+    private var counters: [GRPCStatus: Counter] = [:]
 
     init(method: String, in metrics: PrometheusRegistry) {
         self.method = method
         self.metrics = metrics
-        times = metrics.latencies("interlock_grpc_request_seconds", [("method", method)])
+        latencies = metrics.latencies("interlock_grpc_request_seconds", [("method", method)])
     }
 
+    /// Records a response.
     /// - Parameter time: the time from the call's headers to its response.
-    func answered(_ status: GRPCStatus, in time: TimeAmount) {
-        times.recordNanoseconds(time.nanoseconds)
-        if let known = statuses[status] { return known.increment() }
+    func recordResponse(_ status: GRPCStatus, in time: TimeAmount) {
+        latencies.recordNanoseconds(time.nanoseconds)
+        if let counter = counters[status] { return counter.increment() }
         let counter = Counter(
             label: "interlock_grpc_requests_total", dimensions: [("method", method), ("status", "\(status)")], factory: metrics)
-        statuses[status] = counter
+        counters[status] = counter
         counter.increment()
     }
 }

@@ -1,10 +1,10 @@
 internal import NIOCore
 
-/// The receiver of a streaming request.
+/// The receiver of the messages of a streaming request.
 protocol GRPCRequestStream: AnyObject {
     /// Called with each message.
     /// - Returns: whether the message had content.
-    func received(_ message: ByteBuffer) -> Bool
+    func messageReceived(_ message: ByteBuffer) -> Bool
     /// Called when the client has sent its last message.
-    func ended()
+    func requestEnded()
 }

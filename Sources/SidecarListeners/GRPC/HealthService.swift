@@ -4,12 +4,12 @@ internal import NIOCore
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// Implements gRPC health checks. The server itself (`""`) is ready while Redis is connected, like `/readyz`. The named
-/// services serve while the sidecar runs, because they also answer without Redis. Confined to the coordinator's event
+/// Implements gRPC health checks. The server itself (`""`) serves while Redis is connected, like `/readyz`. The named
+/// services serve while the sidecar runs, because they also work without Redis. Confined to the coordinator's event
 /// loop.
 final class HealthService {
     /// The interval at which watched services are checked.
-    private static let interval = TimeAmount.seconds(1)
+    private static let checkInterval = TimeAmount.seconds(1)
 
     private let isReady: () -> Bool
     private let eventLoop: any EventLoop
@@ -42,22 +42,22 @@ final class HealthService {
         let status = status(of: request.service) ?? .serviceUnknown
         call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
         watches.append((call, request.service, status))
-        call.onCancellation = { [self, unowned call] in forget(call) }
+        call.onCancellation = { [self, unowned call] in removeWatch(call) }
         call.onShutdown = { [self, unowned call] in
-            forget(call)
+            removeWatch(call)
             call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
             call.failShuttingDown()
         }
         scheduleCheck()
     }
 
-    private func forget(_ call: GRPCCall) { watches.removeAll { $0.call === call } }
+    private func removeWatch(_ call: GRPCCall) { watches.removeAll { $0.call === call } }
 
     private func scheduleCheck() {
         guard check == nil, !watches.isEmpty else { return }
-        check = eventLoop.assumeIsolated().scheduleTask(in: Self.interval) { [self] in
+        check = eventLoop.assumeIsolated().scheduleTask(in: Self.checkInterval) { [self] in
             check = nil
-            watches.removeAll { $0.call.isOver }
+            watches.removeAll { $0.call.hasEnded }
             var changes: [(call: GRPCCall, status: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
             for index in watches.indices {
                 let status = status(of: watches[index].service) ?? .serviceUnknown
@@ -65,13 +65,14 @@ final class HealthService {
                 watches[index].lastSent = status
                 changes.append((watches[index].call, status))
             }
-            // Sent last, because `send` may give up a client that does not read, which changes `watches`.
+            // The changes are sent last, because `send` may cancel the call of a client that does not read, which
+            // changes `watches`.
             for (call, status) in changes { call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
             scheduleCheck()
         }
     }
 
-    /// Returns `nil` if the service is unknown.
+    /// Returns the status of a service; `nil` if the service is unknown.
     private func status(of service: String) -> Grpc_Health_V1_HealthCheckResponse.ServingStatus? {
         switch service {
         case "": isReady() ? .serving : .notServing

@@ -13,16 +13,16 @@ final class QuotaService {
     private static let maximumBucketSize = 4096
     /// The maximum number of usages in one message, which is also the maximum number of a data plane's buckets.
     private static let maximumUsages = 10_000
-    /// The maximum number of unsent responses of a stream. Beyond it, new assignments to a slow reader are dropped.
+    /// The maximum number of a stream's responses that wait to be sent. Beyond it, new assignments are dropped.
     private static let maximumUnsent = 4
 
     private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
     private typealias Response = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse
 
-    private let calls: CoordinatorCalls
+    private let coordinator: LoopBoundCoordinator
 
-    init(calls: CoordinatorCalls) {
-        self.calls = calls
+    init(coordinator: LoopBoundCoordinator) {
+        self.coordinator = coordinator
     }
 
     func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
@@ -31,32 +31,32 @@ final class QuotaService {
                 "/\(Self.name)/StreamRateLimitQuotas", in: metrics,
                 handler: .stream { [self] call in
                     call.onShutdown = { [unowned call] in call.failShuttingDown() }
-                    return Stream(calls, call)
+                    return Stream(coordinator, call)
                 })
         ]
     }
 
-    /// One stream of usage reports. Its session ends when the call is over and releases the stream.
+    /// One stream of usage reports. Its session ends when the call ends and releases the stream.
     private final class Stream: GRPCRequestStream {
-        private let calls: CoordinatorCalls
+        private let coordinator: LoopBoundCoordinator
         private unowned let call: GRPCCall
         private var domain = ""
         private var session: QuotaSession?
 
-        init(_ calls: CoordinatorCalls, _ call: GRPCCall) {
-            self.calls = calls
+        init(_ coordinator: LoopBoundCoordinator, _ call: GRPCCall) {
+            self.coordinator = coordinator
             self.call = call
         }
 
-        func received(_ message: ByteBuffer) -> Bool {
+        func messageReceived(_ message: ByteBuffer) -> Bool {
             guard let (session, usages) = decodedReport(message) else { return false }
             session.report(usages.map(QuotaUsage.init))
             return !usages.isEmpty
         }
 
-        /// Returns the session and the usages of a report; `nil` if the report is invalid and the call has failed.
+        /// Returns the session and the usages of a report. Fails the call and returns `nil` if the report is invalid.
         private func decodedReport(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
-            // Checked before the buckets are decoded.
+            // This check comes before decoding, which would take memory for each bucket.
             guard message.countOfProtobufFields(2) <= QuotaService.maximumUsages else {
                 call.fail(.resourceExhausted, "a message can have at most \(QuotaService.maximumUsages) buckets")
                 return nil
@@ -76,7 +76,7 @@ final class QuotaService {
             guard reports.bucketQuotaUsages.allSatisfy({ Self.isWithinLimits($0.bucketID.bucket) }) else {
                 call.fail(
                     .invalidArgument,
-                    "a bucket can have at most \(DescriptorEntry.maximum) entries and \(QuotaService.maximumBucketSize) bytes in total"
+                    "a bucket can have at most \(DescriptorEntry.maximumCount) entries and \(QuotaService.maximumBucketSize) bytes in total"
                 )
                 return nil
             }
@@ -84,11 +84,11 @@ final class QuotaService {
         }
 
         private static func isWithinLimits(_ bucket: [String: String]) -> Bool {
-            bucket.count <= DescriptorEntry.maximum
+            bucket.count <= DescriptorEntry.maximumCount
                 && bucket.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count } <= QuotaService.maximumBucketSize
         }
 
-        func ended() { call.finish() }
+        func requestEnded() { call.finish() }
 
         deinit { session?.end() }
 
@@ -98,15 +98,15 @@ final class QuotaService {
                 : reports.domain.isEmpty || reports.domain == domain
         }
 
-        /// Begins a session; `nil` if there are too many.
+        /// Begins a session, and returns it; `nil` if there are too many.
         private func begin(_ reports: Reports) -> QuotaSession? {
             domain = reports.domain
-            // A client reports a new bucket immediately, so elapsed time means that its stream was reopened.
+            // A data plane reports a new bucket immediately, so elapsed time means that it has reopened its stream.
             let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
-            session = calls.beginQuotaSession(
-                domain: domain, address: call.connection.address, client: call.client, isReturning: isReturning
+            session = coordinator.beginQuotaSession(
+                domain: domain, address: call.connection.address, client: call.clientName, isReturning: isReturning
             ) { [weak call] actions in
-                guard let call, call.unsent < QuotaService.maximumUnsent else { return }
+                guard let call, call.unsentCount < QuotaService.maximumUnsent else { return }
                 call.send(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
             }
             return session
@@ -121,7 +121,7 @@ extension QuotaUsage {
         let (sum, overflow) = usage.numRequestsAllowed.addingReportingOverflow(usage.numRequestsDenied)
         self.init(
             bucket: usage.bucketID.bucket.map { DescriptorEntry(key: $0.key, value: $0.value) },
-            requests: overflow ? .max : Int64(clamping: sum))
+            requestCount: overflow ? .max : Int64(clamping: sum))
     }
 }
 

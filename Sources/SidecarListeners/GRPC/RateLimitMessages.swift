@@ -4,15 +4,16 @@ package import InterlockCore
 package import NIOCore
 internal import SidecarTelemetry
 
-// Envoy's rate limit messages are read and written field by field: the generated types took a seventh of a call's cost.
-// Field numbers are those of `rls.proto`, and the output matches that of the generated types byte for byte.
+// These types read and write Envoy's rate limit messages field by field, because the generated types took a seventh of
+// a call's cost. The field numbers are those of `rls.proto`, and the output matches that of the generated types byte
+// for byte.
 
 /// A `RateLimitRequest` in its usual form: a domain, hits, and descriptors with nothing but entries.
 package struct RateLimitQuery: Equatable {
     package let domain: String
     package let requested: [RequestedDescriptor]
 
-    /// Returns `nil` if the message has other fields or is invalid; then the generated type decodes it.
+    /// Reads a message; `nil` if it has other fields or is invalid. The generated type must then decode it.
     package init?(plain message: ByteBuffer) {
         guard let query = message.withUnsafeReadableBytes(Self.read) else { return nil }
         self = query
@@ -53,7 +54,7 @@ package struct RateLimitQuery: Equatable {
         var reader = ProtobufReader(bytes)
         var entries: [DescriptorEntry] = []
         while !reader.isAtEnd {
-            guard reader.varint() == ProtobufTag.content(1), entries.count < DescriptorEntry.maximum,
+            guard reader.varint() == ProtobufTag.content(1), entries.count < DescriptorEntry.maximumCount,
                 let content = reader.content(),
                 let entry = entry(content)
             else { return nil }
@@ -79,7 +80,7 @@ struct RateLimitResponse: GRPCMessage {
     private typealias Code = Envoy_Service_Ratelimit_V3_RateLimitResponse.Code
     private typealias Unit = Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit
 
-    /// The header field that gives callers of the proxy the cause of a refusal.
+    /// The header field that gives Envoy's callers the cause of a refusal.
     private static let causeField = "Interlock-Cause"
 
     let decision: RequestDecision
@@ -92,9 +93,9 @@ struct RateLimitResponse: GRPCMessage {
         var writer = ProtobufWriter(capacity: 64 + 128 * decision.statuses.count)
         writer.write(1, Self.code(decision.isOverLimit))
         // If requests are denied because Redis is down, the remaining quota is unknown.
-        let isKnown = decision.cause != .redis
+        let isQuotaKnown = decision.cause != .redis
         for status in decision.statuses {
-            writer.write(2) { Self.write(status, isKnown: isKnown, to: &$0) }
+            writer.write(2) { Self.write(status, isQuotaKnown: isQuotaKnown, to: &$0) }
         }
         if decision.isOverLimit {
             writer.write(3) { header in
@@ -102,37 +103,42 @@ struct RateLimitResponse: GRPCMessage {
                 header.write(2, decision.cause.rawValue)
             }
         }
-        // Callers of the proxy see the binding limit: one that refuses, or else the one with the lowest remaining
-        // quota. After a refusal, the time is that of the next retry.
-        if isKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
+        // Envoy's callers see the binding limit: one that refuses, or else the one with the lowest remaining quota.
+        // After a refusal, the time is that until the next retry.
+        if isQuotaKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
             let name = Self.name(binding)
             writer.write(3) { header in
                 header.write(1, "RateLimit")
                 header.write(
                     2,
                     text: {
-                        let time = binding.isOverLimit ? binding.retryAfter ?? binding.resetAfter : binding.resetAfter
-                        RateLimitFields.writeCurrent(name, remaining: binding.remaining, time: time, to: &$0)
+                        let retryAfterMilliseconds = binding.isOverLimit ? binding.retryAfterMilliseconds : nil
+                        let milliseconds = retryAfterMilliseconds ?? binding.resetAfterMilliseconds
+                        RateLimitFields.writeCurrent(name, remaining: binding.remaining, timeMilliseconds: milliseconds, to: &$0)
                     })
             }
             writer.write(3) { header in
                 header.write(1, "RateLimit-Policy")
                 header.write(
-                    2, text: { RateLimitFields.writePolicy(name, limit: limit, window: window.wholeMilliseconds, to: &$0) })
+                    2,
+                    text: {
+                        RateLimitFields.writePolicy(
+                            name, limit: limit, windowMilliseconds: window.wholeMilliseconds, to: &$0)
+                    })
             }
         }
         buffer.writeBytes(writer.bytes)
     }
 
-    private static func write(_ status: DescriptorStatus, isKnown: Bool, to writer: inout ProtobufWriter) {
+    private static func write(_ status: DescriptorStatus, isQuotaKnown: Bool, to writer: inout ProtobufWriter) {
         writer.write(1, code(status.isOverLimit))
-        guard isKnown else { return }
+        guard isQuotaKnown else { return }
         switch status.bound {
         case .none: break
         case .unlimited: writer.write(3, UInt64(UInt32.max))
         case .limited(let limit, let window):
-            // Envoy derives caller-visible fields from statuses with a current limit, and uses the one with the lowest
-            // remaining quota.
+            // Envoy derives the fields that its callers see from the status with the lowest remaining quota, among
+            // those with a current limit. A shadow limit gets none, because it refuses no call.
             if !status.isShadow {
                 writer.write(2) {
                     $0.write(1, UInt64(UInt32(clamping: limit)))
@@ -142,15 +148,15 @@ struct RateLimitResponse: GRPCMessage {
             }
             writer.write(3, UInt64(UInt32(clamping: status.remaining)))
             writer.write(4) {
-                let time = UInt64(max(0, status.resetAfter))
-                $0.write(1, time / 1000)
-                $0.write(2, time % 1000 * 1_000_000)
+                let milliseconds = UInt64(max(0, status.resetAfterMilliseconds))
+                $0.write(1, milliseconds / 1000)
+                $0.write(2, milliseconds % 1000 * 1_000_000)
             }
         }
     }
 
     private static func code(_ isOverLimit: Bool) -> UInt64 { UInt64((isOverLimit ? Code.overLimit : .ok).rawValue) }
 
-    /// Returns the name of a limit. A limit without a rule came with the request.
+    /// Returns the name of the limit that a status describes. A limit without a rule came with the request.
     private static func name(_ status: DescriptorStatus) -> String { status.rule.map { $0.rule.name ?? $0.path } ?? "request" }
 }

@@ -8,22 +8,22 @@ internal import SidecarSettings
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// Implements `envoy.service.ratelimit.v3.RateLimitService`: asks the domain of a request for a decision and answers in
-/// Envoy's terms.
+/// Implements `envoy.service.ratelimit.v3.RateLimitService`: gets the decision of a request's domain, and responds with
+/// Envoy's messages.
 final class RateLimitService {
     static let name = "envoy.service.ratelimit.v3.RateLimitService"
     /// The maximum number of descriptors in one request.
     static let maximumDescriptors = 1000
-    /// The time between two log lines about unknown domains.
+    /// The minimum time between two log lines about unknown domains.
     private static let logInterval = TimeAmount.minutes(1)
 
-    private let calls: CoordinatorCalls
+    private let coordinator: LoopBoundCoordinator
     private let logger: Logger
     private let unknownDomains = Counter(label: "interlock_descriptor_unknown_domains_total")
-    private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
+    private var nextLogLineAt = NIODeadline.uptimeNanoseconds(0)
 
-    init(calls: CoordinatorCalls, logger: Logger) {
-        self.calls = calls
+    init(coordinator: LoopBoundCoordinator, logger: Logger) {
+        self.coordinator = coordinator
         self.logger = logger
     }
 
@@ -33,55 +33,56 @@ final class RateLimitService {
 
     private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
         guard let query = RateLimitQuery(plain: message) ?? Self.query(call, message) else { return }
-        let isKnown = calls.decide(
+        let isDomainKnown = coordinator.decide(
             query.domain, query.requested,
-            completion: Completion { _, decision in
-                switch decision {
+            completion: Completion { _, result in
+                switch result {
                 case .decided(let decision): call.respond(RateLimitResponse(decision))
                 case .failed(let error): call.fail(error.code == .unavailable ? .unavailable : .internal, error.message)
                 }
                 return true
             })
-        guard !isKnown else { return }
+        guard !isDomainKnown else { return }
         // An unknown domain has no limits, as in the reference implementation.
         unknownDomains.increment()
-        if call.connection.now >= nextRefusalLogAt {
-            nextRefusalLogAt = call.connection.now + Self.logInterval
+        if call.connection.now >= nextLogLineAt {
+            nextLogLineAt = call.connection.now + Self.logInterval
             logger.log(.domainUnknown, ["domain": Excerpt(query.domain).description])
         }
         let statuses = query.requested.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
         call.respond(RateLimitResponse(RequestDecision(isOverLimit: false, statuses: statuses)))
     }
 
-    /// Decodes a request; `nil` if it is invalid and the call has failed.
+    /// Decodes a request. Fails the call and returns `nil` if the request is invalid.
     private static func query(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuery? {
-        // Checked before the descriptors are decoded.
-        let descriptors = message.countOfProtobufFields(2)
-        guard descriptors <= maximumDescriptors else { return reject(call, descriptors: descriptors) }
-        guard message.countOfProtobufFields(2, 1) <= maximumDescriptors * DescriptorEntry.maximum else {
-            return reject(call, "a descriptor can have at most \(DescriptorEntry.maximum) entries")
+        // These checks come before decoding, which would take memory for each descriptor.
+        let descriptorCount = message.countOfProtobufFields(2)
+        guard descriptorCount <= maximumDescriptors else { return reject(call, descriptorCount: descriptorCount) }
+        guard message.countOfProtobufFields(2, 1) <= maximumDescriptors * DescriptorEntry.maximumCount else {
+            return reject(call, "a descriptor can have at most \(DescriptorEntry.maximumCount) entries")
         }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
         guard !request.domain.isEmpty else { return reject(call, "the domain is empty") }
-        guard !request.descriptors.isEmpty else { return reject(call, descriptors: 0) }
+        guard !request.descriptors.isEmpty else { return reject(call, descriptorCount: 0) }
         var requested: [RequestedDescriptor] = []
         requested.reserveCapacity(request.descriptors.count)
         for descriptor in request.descriptors {
-            guard descriptor.entries.count <= DescriptorEntry.maximum else {
+            guard descriptor.entries.count <= DescriptorEntry.maximumCount else {
                 return reject(
-                    call, "a descriptor can have at most \(DescriptorEntry.maximum) entries, got \(descriptor.entries.count)")
+                    call, "a descriptor can have at most \(DescriptorEntry.maximumCount) entries, got \(descriptor.entries.count)"
+                )
             }
             guard let requestedDescriptor = RequestedDescriptor(descriptor, hits: request.hitsAddend) else {
                 return reject(
-                    call, "hits can be at most \(LimitRequest.costs.upperBound), and a limit's unit must be second to year")
+                    call, "hits can be at most \(LimitRequest.costRange.upperBound), and a limit's unit must be second to year")
             }
             requested.append(requestedDescriptor)
         }
         return RateLimitQuery(domain: request.domain, requested: requested)
     }
 
-    private static func reject(_ call: GRPCCall, descriptors: Int) -> RateLimitQuery? {
-        reject(call, "expected 1 to \(maximumDescriptors) descriptors, got \(descriptors)")
+    private static func reject(_ call: GRPCCall, descriptorCount: Int) -> RateLimitQuery? {
+        reject(call, "expected 1 to \(maximumDescriptors) descriptors, got \(descriptorCount)")
     }
 
     private static func reject(_ call: GRPCCall, _ reason: String) -> RateLimitQuery? {
@@ -91,10 +92,10 @@ final class RateLimitService {
 }
 
 extension RequestedDescriptor {
-    /// Returns `nil` if the cost is too high or the limit has no known unit.
+    /// Converts Envoy's descriptor; `nil` if its cost is too high or its limit has no known unit.
     package init?(_ descriptor: Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor, hits: UInt32) {
         let cost = descriptor.hasHitsAddend ? descriptor.hitsAddend.value : UInt64(max(1, hits))
-        guard cost <= UInt64(LimitRequest.costs.upperBound) else { return nil }
+        guard cost <= UInt64(LimitRequest.costRange.upperBound) else { return nil }
         self.init(
             entries: descriptor.entries.map { DescriptorEntry(key: $0.key, value: $0.value) },
             cost: descriptor.isNegativeHits ? -Int64(cost) : Int64(cost))
@@ -107,9 +108,9 @@ extension RequestedDescriptor {
 }
 
 extension RateLimitUnit {
-    /// Returns `nil` if the unit is unknown.
+    /// Returns the window of Envoy's unit, and the window's name; `nil` if the unit is unknown.
     static func window(of unit: Envoy_Type_V3_RateLimitUnit) -> (window: Duration, name: String)? {
-        let known: RateLimitUnit? =
+        let rateLimitUnit: RateLimitUnit? =
             switch unit {
             case .second: .second
             case .minute: .minute
@@ -119,12 +120,12 @@ extension RateLimitUnit {
             case .year: .year
             case .unknown, .UNRECOGNIZED: nil
             }
-        return known.map { ($0.window, DurationText.shortest($0.window)) }
+        return rateLimitUnit.map { ($0.window, DurationText.shortest($0.window)) }
     }
 }
 
 extension Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit {
-    /// Creates the unit of this length; `unknown` if there is none.
+    /// Creates the unit with this window; `unknown` if there is none.
     init(_ window: Duration) {
         self =
             switch RateLimitUnit.allCases.first(where: { $0.window == window }) {

@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// The domains of Envoy's rate limit service: their list, and the decision that a descriptor would get.
+/// The domains of Envoy's rate limit service: lists them, and shows the decision that a descriptor would get.
 struct DomainRoutes {
     let coordinator: Coordinator
 
@@ -14,14 +14,14 @@ struct DomainRoutes {
     }
 
     private func list(_ call: HTTPCall, _ responder: HTTPResponder) throws {
-        responder(try .json(DomainListReply.fields(coordinator.callsOnEventLoop().allDomains())))
+        responder(try .json(DomainListReply.fields(coordinator.loopBound().allDomains())))
     }
 
     private func peek(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         guard let descriptor = try call.query("descriptor").text("descriptor") else {
             throw HTTPProblem(.invalid, "descriptor is missing; expected entries as key=value,key=value with %2C for a comma")
         }
-        coordinator.callsOnEventLoop().peek(
+        coordinator.loopBound().peek(
             domain: call.parameter("domain"), descriptor: descriptor,
             completion: Completion { _, result in
                 switch result {

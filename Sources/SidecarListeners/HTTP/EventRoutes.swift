@@ -12,7 +12,7 @@ struct EventRoutes {
 
     private func follow(_ call: HTTPCall) async throws -> HTTPResponse {
         let stream = ServerSentEvents(call: call)
-        // Subscribes before the response begins: a client that has seen the response's head misses no event.
+        // The subscription comes before the response, so a client that has seen the response's head misses no event.
         let signals = ServerSentEvents.signals(for: EventMessage.self)
         let registration = coordinator.events.json.subscribe(into: signals) { .event($0) }
         var response = ServerSentEvents.response(.ok)

@@ -1,7 +1,7 @@
 internal import Interlock
 internal import NIOHTTP1
 
-/// The fleet: its sidecars, and the Redis that they use.
+/// The fleet: shows its sidecars, and the state of their Redis database.
 struct FleetRoutes {
     let coordinator: Coordinator
 

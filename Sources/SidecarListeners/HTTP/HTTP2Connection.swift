@@ -15,10 +15,10 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPListenerContext.limits.maxHeaderListSize),
     ]
 
-    /// The charge for the end of a stream, whose channel closes after the slice.
+    /// The charge for a stream's end: its channel closes after the slice, at this cost.
     private static let costOfEnd = TimeAmount.microseconds(20)
-    /// The idle timeout of a reserve connection: leaves time to refuse the requests that arrived together with the
-    /// first.
+    /// The idle timeout of a connection in a reserve slot. It leaves time to refuse the requests that arrived together
+    /// with the first one.
     private static let reserveIdleTimeout = TimeAmount.milliseconds(100)
 
     let listener: HTTPListenerContext
@@ -30,12 +30,12 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     var context: ChannelHandlerContext?
     var timer: LazyTimer?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
-    private var lastStream = HTTP2StreamID.rootStream
+    private var lastStreamID = HTTP2StreamID.rootStream
     /// Whether the connection serves no new streams.
     private var isShuttingDown = false
-    /// Whether the client has left, and requests that it sent still wait for a slice.
+    /// Whether the client has left, but requests that it sent still wait for a slice.
     private var closesAfterSlices = false
-    /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
+    /// The caller of the last accepted request whose route needs a key; `nil` if there was none.
     private var lastCaller: AccessControl.Caller?
 
     private init(
@@ -58,8 +58,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         let boundSelf = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(UnreadResponseGate(unreadTimeout: listener.idleTimeout), SliceGate(slices, .http2))
-        // The async configuration is the only one that accepts a delegate for written frames. Its sequence of streams
-        // is unused.
+        // Only the async configuration accepts a delegate for written frames. Its sequence of streams is unused.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.failureDetector,
             configuration: .init(
@@ -74,8 +73,11 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
 
     // MARK: Streams
 
+    /// Serves a stream that the client has opened.
     private func serve(_ channel: any Channel) throws {
-        if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) { lastStream = max(lastStream, id) }
+        if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) {
+            lastStreamID = max(lastStreamID, id)
+        }
         let slotKind = slotKind == .reserved ? .reserved : listener.streamBegins()
         let stream = HTTPConnection(
             listener: listener, slotKind: slotKind, slices: slices, parent: self,
@@ -86,7 +88,9 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         timer?.clear()
     }
 
-    func ended(_ stream: HTTPConnection) {
+    /// Removes a stream. After the last one, the connection closes if it is shutting down, and otherwise waits for its
+    /// idle timeout.
+    func streamEnded(_ stream: HTTPConnection) {
         guard streams.removeValue(forKey: ObjectIdentifier(stream)) != nil else { return }
         slices.charge(Self.costOfEnd)
         if slotKind == .ordinary { listener.streamEnded() }
@@ -96,9 +100,9 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     }
 
     /// Records that a request on a stream was accepted.
-    func admitted(_ caller: AccessControl.Caller?) {
+    func clientAdmitted(_ caller: AccessControl.Caller?) {
         if let caller { lastCaller = caller }
-        listener.admitted(self, caller)
+        listener.clientAdmitted(self, caller)
     }
 
     func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {
@@ -109,13 +113,13 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     func shutDown() {
         isShuttingDown = true
         if streams.isEmpty { return closeAfterFlush() }
-        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
+        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStreamID) }
     }
 
     private func closeAfterFlush() {
         isShuttingDown = true
         timer?.set(listener.now + listener.idleTimeout)
-        if let context { HTTP2Peer.closeAfterFlush(context, last: lastStream) }
+        if let context { HTTP2Peer.closeAfterFlush(context, last: lastStreamID) }
     }
 
     private func close() { context?.close(promise: nil) }
@@ -126,17 +130,16 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         if !closesAfterSlices { close() }
     }
 
-    /// Called when a stream has used the slice that it waited for.
+    /// Handles the end of a slice for which a stream waited.
     func sliceUsed() { if closesAfterSlices { closeAfterSlices() } }
 
     // MARK: Channel
 
-    func connectionEnded() { listener.disconnected(self) }
+    func connectionEnded() { listener.connectionClosed(self) }
 
-    /// Called when the connection's deadline has passed.
     func deadlineReached() { if isShuttingDown { close() } else { shutDown() } }
 
-    /// Ignores frames of the connection itself, which its protocol handler has processed.
+    /// Ignores the connection's own frames, which the protocol handler has processed.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -150,26 +153,28 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     }
 }
 
-/// Marks the last frame with content as the end of its stream, if that frame is not written yet. gRPC clients reject a
-/// response that has no body and its status in the head if another frame follows (gRPC over HTTP2, "Trailers-Only").
+/// Marks the last frame with content as the end of its stream, if that frame is not written yet, instead of sending an
+/// empty frame. If a response has its gRPC status in the head and no body, gRPC clients reject it if another frame
+/// follows (gRPC over HTTP2, "Trailers-Only").
 final class HTTP2EndOfStream: ChannelOutboundHandler {
     typealias OutboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload
 
-    /// The event that resets the stream: the response is complete, and the rest of the request is not wanted.
+    /// The event that resets the stream, because the response is complete and the rest of the request is not wanted.
     struct Unread {}
 
+    /// The last frame, which is written when another frame or a flush follows.
     private var held: (payload: HTTP2Frame.FramePayload, promise: EventLoopPromise<Void>?)?
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         let payload = unwrapOutboundIn(data)
         if case .data(let end) = payload, end.endStream, end.data.readableBytes == 0, let held,
-            let ended = Self.ended(held.payload)
+            let lastPayload = Self.markedAsEnd(held.payload)
         {
             self.held = nil
-            var both = held.promise
-            both.setOrCascade(to: promise)
-            return context.write(wrapOutboundOut(ended), promise: both)
+            var combinedPromise = held.promise
+            combinedPromise.setOrCascade(to: promise)
+            return context.write(wrapOutboundOut(lastPayload), promise: combinedPromise)
         }
         release(context)
         held = (payload, promise)
@@ -197,8 +202,8 @@ final class HTTP2EndOfStream: ChannelOutboundHandler {
         context.write(wrapOutboundOut(held.payload), promise: held.promise)
     }
 
-    /// Returns the payload as the end of its stream; `nil` if another frame must end the stream.
-    private static func ended(_ payload: HTTP2Frame.FramePayload) -> HTTP2Frame.FramePayload? {
+    /// Returns the payload, marked as the end of its stream; `nil` if another frame must end the stream.
+    private static func markedAsEnd(_ payload: HTTP2Frame.FramePayload) -> HTTP2Frame.FramePayload? {
         switch payload {
         case .headers(var headers):
             headers.endStream = true

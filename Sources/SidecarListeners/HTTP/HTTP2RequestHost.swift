@@ -15,6 +15,7 @@ final class HTTP2RequestHost: ChannelInboundHandler {
         context.fireChannelRead(wrapInboundOut(.headers(head)))
     }
 
+    /// Converts or removes `host` in a request's fields.
     /// - Returns: whether the fields were changed.
     private static func normalize(_ fields: inout HPACKHeaders) -> Bool {
         let hosts = fields["host"]
@@ -27,7 +28,7 @@ final class HTTP2RequestHost: ChannelInboundHandler {
             }
             return true
         }
-        // Trailers have no pseudo-fields.
+        // Trailers have no `:method`, and stay unchanged.
         guard fields.contains(name: ":method") else { return false }
         var normalized = HPACKHeaders([(":authority", host)])
         for (name, value, indexing) in fields where name != "host" {

@@ -28,11 +28,13 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         case flushDue
     }
 
-    /// How long the client may read its response before the connection closes. Closing with unread input
-    /// could destroy the response, so input is read and dropped meanwhile.
+    /// The time for which the client may read its response before the connection closes. Meanwhile input is read and
+    /// dropped, because closing with unread input could destroy the response.
     private static let linger = TimeAmount.seconds(1)
-    /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.
+    /// The charge for a request that a task handles: the task also uses the event loop, outside of the connection's
+    /// slice.
     private static let costOfTask = TimeAmount.microseconds(250)
+    /// The length of reads of an unwanted body, in bytes.
     private static let smallReadLength = 4 * 1024
 
     private let listener: HTTPListenerContext
@@ -43,7 +45,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     let firstRequestDeadline: NIODeadline
     private let fields: FieldBytes
     let writer: ResponseWriter
-    private let peer = ClientPresence()
+    private let presence = ClientPresence()
     var context: ChannelHandlerContext?
     var timer: LazyTimer?
     private var machine: Machine
@@ -53,17 +55,18 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     private var relay: (any HTTPRelay)?
     /// The parts that wait until the machine takes them.
     private var waiting: Deque<HTTPServerRequestPart> = []
-    /// The events that must wait until the waiting requests are taken.
+    /// The events that are handled after the waiting requests.
     private var lastEvents: [LastEvent] = []
     private var delivery = Delivery.none
     private var readLength = UnwantedBody.ReadLength.usual
-    /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
+    /// The caller of the last accepted request whose route needs a key; `nil` if there was none.
     private var caller: AccessControl.Caller?
-    /// The last authority that was admitted.
-    private var admitted: (authority: String, forwarded: String)?
-    /// The route of the last request, which most clients request again.
+    /// The authority of the last request that passed the gate, and that request's client as an element of `Forwarded`.
+    private var lastAuthority: (authority: String, forwarded: String)?
+    /// The target and route of the last request. Most clients repeat their requests.
     private var lastMatch: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
 
+    /// Creates the handler of a connection or of a stream.
     /// - Parameter parent: the HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     init(
         listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices, parent: HTTP2Connection?,
@@ -102,6 +105,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
 
     private var isWritable: Bool { context?.channel.isWritable ?? false }
 
+    /// Extends the idle deadline.
     private func extend() { timer?.set(listener.now + listener.idleTimeout) }
 
     private func perform(_ action: Machine.Action, _ problem: HTTPProblem? = nil) {
@@ -148,7 +152,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
             writer.write(.body(.byteBuffer(ByteBuffer())), to: context, promise: written)
             writer.flush(context)
         } else {
-            // A stream that has ended takes no more writes.
+            // A stream accepts no writes after its end.
             writer.flush(context)
             outputFlushed()
         }
@@ -165,15 +169,15 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     func connectionEnded() {
         machine.close()
         (request, waiting, lastEvents) = (nil, [], [])
-        peer.disconnection.fire()
+        presence.disconnection.fire()
         let responder = responder
         (self.responder, relay) = (nil, nil)
         responder?.connectionEnded()
-        if let parent { parent.ended(self) } else { listener.disconnected(self) }
+        if let parent { parent.streamEnded(self) } else { listener.connectionClosed(self) }
     }
 
     /// Records that the network reports the client as unreachable.
-    func markUnreachable() { peer.markUnreachable() }
+    func markUnreachable() { presence.markUnreachable() }
 
     func read(context: ChannelHandlerContext) {
         machine.readRequested()
@@ -185,7 +189,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if delivery == .none { delivery = .inFlight }
         let part = fields.decoded(unwrapInboundIn(data))
-        let action = machine.arrived(part.kind, isWritable: isWritable, mayBegin: slices.mayBeginWork)
+        let action = machine.partReceived(part.kind, isWritable: isWritable, mayBegin: slices.beginWork())
         guard action != .take else { return take(part) }
         waiting.append(part)
         if action == .waitForSlice { awaitSlice() }
@@ -214,7 +218,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // The decoder reads nothing after an error.
         fields.end()
-        // The client has its response. Only a little of what follows is read.
+        // The client has its response, so only a little of the remaining input is read.
         if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error {
             return drop(machine.drop(bytes.readableBytes))
         }
@@ -222,25 +226,25 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         handle(.error(error))
     }
 
-    /// Requests that arrived before the client left, or before an error, are answered first.
+    /// Handles the client's departure or an error, after the requests that arrived before it.
     private func handle(_ event: LastEvent) {
         guard !isSliceAwaited else { return lastEvents.append(event) }
         switch event {
         case .inputClosed: clientDisconnected()
         case .error(let error):
             let isMalformed = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
-            let failure = machine.failed(isMalformed ? .malformed : .disconnection)
+            let failure = machine.errorCaught(isMalformed ? .malformed : .disconnection)
             perform(failure, HTTPProblem(malformed: error, HTTPListenerContext.limits))
         }
     }
 
     private func clientDisconnected() {
         guard context != nil else { return }
-        peer.disconnection.fire()
+        presence.disconnection.fire()
         perform(machine.clientLeft())
     }
 
-    func deadlineReached() { perform(machine.timedOut()) }
+    func deadlineReached() { perform(machine.deadlineReached()) }
 
     func shutDown() {
         let action = machine.shutDown(isWritable: isWritable)
@@ -250,8 +254,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
 
     func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {
         guard context != nil, let caller, isRemoved(caller) else { return }
-        let action = machine.callerRemoved()
-        if action != .none { peer.disconnection.fire() }
+        let action = machine.keyRevoked()
+        if action != .none { presence.disconnection.fire() }
         perform(action, .keyRemoved)
     }
 
@@ -265,9 +269,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
             take(part)
         case (.collect, .body(let bytes)): collect(bytes)
         case (.executeRequest, _): executeRequest()
-        case (.relay, .body(let bytes)): relay?.received(bytes)
+        case (.relay, .body(let bytes)): relay?.partReceived(bytes)
         case (.relayEnd, .end(let trailers)):
-            relay?.receivedEnd(trailers)
+            relay?.endReceived(trailers)
             perform(machine.advance())
         case (.drop(let action), _): drop(action)
         case (.begin, _), (.collect, _), (.relay, _), (.relayEnd, _): break
@@ -304,7 +308,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         return action == .take ? waiting.popFirst() : nil
     }
 
-    /// Takes the next request in a later slice.
+    /// Takes the waiting requests, and then the waiting events, in a later slice.
     private func awaitSlice() {
         slices.later { [self] in
             machine.sliceStarted()
@@ -317,10 +321,10 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         }
     }
 
-    /// Called when everything that has arrived was processed.
+    /// Handles the point at which everything that has arrived is processed.
     private func allReceived() {
         if machine.isReceiverAwaited { chooseReceiver(hasBody: true) }
-        relay?.readComplete()
+        relay?.readCompleted()
     }
 
     private func makeResponder(to head: HTTPRequestHead, _ match: HTTPRouter.Match?, _ span: Span? = nil) -> HTTPResponder? {
@@ -350,7 +354,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
             dropRemainder()
             responder = makeResponder(to: head, nil)
             if error.code == .unauthenticated, HTTPGate.presentsKey(head.headers) {
-                listener.refusedLogins.refused(from: context?.channel.remoteAddress)
+                listener.refusedLogins.record(from: context?.channel.remoteAddress)
             }
             let hasMore = HTTPGate.hasBody(head)
             if error.code == .unknownPath, var redirect = HTTPRouter.redirect(head) {
@@ -370,6 +374,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         return HTTPCall.awaitsContinue(head) ? .afterContinue : .another
     }
 
+    /// Checks a request's head, and finds its route.
     /// - Returns: the request's target and route, and its client as an element of `Forwarded`.
     private func find(_ head: HTTPRequestHead) throws(HTTPProblem) -> (HTTPTarget, HTTPRouter.Match, forwarded: String) {
         if parent != nil {
@@ -378,12 +383,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
             try HTTPGate.rejectUnsupportedTransferCoding(head.headers)
         }
         let uri = try HTTPTarget.uri(of: head)
-        let known = lastMatch.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
-        let target = known?.target ?? HTTPTarget(uri)
+        let cached = lastMatch.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
+        let target = cached?.target ?? HTTPTarget(uri)
         let forwarded = try admit(head, target)
         let match: HTTPRouter.Match
-        if let known {
-            match = known.match
+        if let cached {
+            match = cached.match
         } else {
             match = try listener.router.match(method: head.method, path: target.path)
             lastMatch = (head.method, uri, target, match)
@@ -392,43 +397,45 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         return (target, match, forwarded)
     }
 
+    /// Accepts a request whose caller the route admits, and creates its call and its responder.
     private func accept(
         _ head: HTTPRequestHead, _ target: HTTPTarget, _ match: HTTPRouter.Match, forwarded: String
     ) throws(HTTPProblem) {
         let caller = try listener.gate.admit(head.headers, to: match.route.admission)
-        slices.clientKey = caller.clientKey
+        slices.clientName = caller.clientName
         recordCaller(match.route.admission == .anyone ? nil : caller)
         let span = match.route.isTraced ? listener.tracer?.begin(head, target, match.route) : nil
         let call = HTTPCall(
             .init(
                 head: head, target: target, parameters: match.parameters, caller: caller, access: listener.gate.access,
-                peer: peer, shutdown: listener.shutdown, forwarded: forwarded,
+                presence: presence, shutdown: listener.shutdown, forwarded: forwarded,
                 span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
         responder = makeResponder(to: head, match, span)
         request = (call, match)
         if case .relay = match.route.handler { return }
         let length = call.header("Content-Length").flatMap { Int($0) } ?? 0
-        guard length <= HTTPLimits.body else { throw HTTPCall.tooLarge }
+        guard length <= HTTPLimits.bodyBytes else { throw HTTPCall.tooLarge }
         if call.awaitsContinue { responder?.writeContinue() }
     }
 
     /// Records that a request was accepted.
     private func recordCaller(_ caller: AccessControl.Caller?) {
         if let caller { self.caller = caller }
-        if let parent { parent.admitted(caller) } else { listener.admitted(self, caller) }
+        if let parent { parent.clientAdmitted(caller) } else { listener.clientAdmitted(self, caller) }
     }
 
+    /// Checks that a request is addressed to this host, and does not come from a web page of another site.
     /// - Returns: the client, as an element of `Forwarded`.
     private func admit(_ head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
         let authority = try HTTPGate.authority(of: head, target)
-        if let admitted, admitted.authority == authority {
+        if let lastAuthority, lastAuthority.authority == authority {
             try HTTPGate.rejectOtherSites(head.headers, authority: authority)
-            return admitted.forwarded
+            return lastAuthority.forwarded
         }
         try listener.gate.rejectOtherSites(head.headers, authority: authority)
         let forwarded = Forwarded.element(
             for: context?.channel.remoteAddress?.ipAddress, host: authority, isTLS: listener.isTLS)
-        admitted = (authority, forwarded)
+        lastAuthority = (authority, forwarded)
         return forwarded
     }
 
@@ -447,7 +454,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     }
 
     private func chooseReceiver(hasBody: Bool) {
-        if !hasBody { machine.continued() }
+        if !hasBody { machine.continueResolved() }
         guard let (call, match) = request, let responder else { return dropRemainder() }
         guard case .relay(let make) = match.route.handler else { return machine.setReceiver(.collector) }
         request = nil
@@ -464,13 +471,13 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
 
     private func collect(_ part: ByteBuffer) {
         let length = request?.call.body.readableBytes ?? 0
-        guard length + part.readableBytes <= HTTPLimits.body else {
+        guard length + part.readableBytes <= HTTPLimits.bodyBytes else {
             dropRemainder()
             responder?.fail(HTTPCall.tooLarge)
             return
         }
         extend()
-        // Most bodies arrive in one piece, which is not copied.
+        // Most bodies arrive in one part, which is not copied.
         if length == 0 { request?.call.body = part } else { request?.call.body.writeImmutableBuffer(part) }
     }
 
@@ -504,7 +511,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
 
     func responseBegins() -> Bool { machine.responseBegins() == .another }
 
-    func continueSent() { machine.continued() }
+    func continueSent() { machine.continueResolved() }
 
     var needsResponseWritten: Bool { machine.needsResponseWritten }
 
@@ -512,10 +519,11 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         machine.responseCompleted(endsConnection: endsConnection)
         if parent == nil { flushAfterRead() }
         perform(machine.advance())
-        // The end of a stream's response is flushed together with the output of `advance`.
+        // A stream is flushed after `advance`, whose output is then sent together with the end of the response.
         if parent != nil { flushAfterRead() }
     }
 
+    /// Flushes now, or at the end of the read in progress.
     private func flushAfterRead() {
         if delivery == .none { flush() } else { delivery = .flushDue }
     }
@@ -542,8 +550,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         readIfAllowed()
     }
 
-    func read(_ isWanted: Bool) {
-        machine.demand(isWanted ? .wanted : .held)
+    func setReading(_ isWanted: Bool) {
+        machine.setDemand(isWanted ? .wanted : .held)
         readIfAllowed()
     }
 

@@ -8,9 +8,9 @@ internal import SidecarSettings
 /// Decides which requests are admitted: by the name of the host, by the origin of a browser's request, and by API key.
 ///
 /// A web page can make a browser on this host send requests here, even under the page's own host name, if that resolves
-/// to 127.0.0.1 (DNS rebinding). So both the name and the page must belong to this host. Browsers report the origin of
-/// a request only at loopback addresses and names, so without keys no other host is served unless `listen.hosts` names
-/// it.
+/// to 127.0.0.1 (DNS rebinding). So both the requested host and the page's origin must belong to this host. Browsers
+/// report the origin of a request only at loopback addresses and names. So without keys, other hosts are served only if
+/// `listen.hosts` names them.
 package struct HTTPGate: Sendable {
     let access: AccessControl
     /// `listen.hosts`, in lower case.
@@ -39,7 +39,7 @@ package struct HTTPGate: Sendable {
         }
     }
 
-    /// Rejects a body whose transfer coding the decoder would drop (RFC 9112, section 6.1).
+    /// Rejects a transfer coding that the decoder would silently drop (RFC 9112, section 6.1).
     static func rejectUnsupportedTransferCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
         guard let coding = fields.unsupportedTransferCoding else { return }
         throw HTTPProblem(
@@ -49,12 +49,12 @@ package struct HTTPGate: Sendable {
     /// Returns the host and port that a request is addressed to, from its target or its `Host`.
     /// - Throws: if the request has neither, or more than one `Host`.
     static func authority(of head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
-        var found: String?
+        var host: String?
         for (name, value) in head.headers where name.utf8.count == 4 && name.lowercased() == "host" {
-            guard found == nil else { throw HTTPProblem(.invalid, "the request has more than one Host; send one") }
-            found = value
+            guard host == nil else { throw HTTPProblem(.invalid, "the request has more than one Host; send one") }
+            host = value
         }
-        guard let authority = target.authority.map({ String($0) }) ?? found else {
+        guard let authority = target.authority.map({ String($0) }) ?? host else {
             throw HTTPProblem(.misdirected, "the request has no Host header; send the name or the address of this sidecar")
         }
         return authority
@@ -74,7 +74,7 @@ package struct HTTPGate: Sendable {
                 + "127.0.0.1, or one of listen.hosts in the configuration")
     }
 
-    /// Rejects requests that a web page of another site could have sent.
+    /// Rejects requests to other hosts, and requests from web pages of other sites.
     func rejectOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         let requiresKey = access.requiresKey
         guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
@@ -83,7 +83,7 @@ package struct HTTPGate: Sendable {
         try Self.rejectOtherSites(fields, authority: authority)
     }
 
-    /// Rejects requests from web pages of other sites, once the authority is known to be served.
+    /// Rejects requests from web pages of other sites. The authority must be one that is served.
     static func rejectOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
             throw HTTPProblem(.foreignOrigin, "the Origin is another site; web pages of other sites may not call the sidecar")
@@ -122,30 +122,32 @@ package struct HTTPGate: Sendable {
         }
     }
 
+    /// Returns whether requests to this host are served.
     private func isServed(_ host: String, _ requiresKey: Bool) -> Bool {
         if hosts.contains(host) || SocketEndpoint(host: host, port: 0).isLoopback { return true }
         return requiresKey && (hostNames.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil)
     }
 
-    /// Returns whether the request asks for another protocol: the decoder stops after such requests, even if the
+    /// Returns whether the request asks for another protocol. The decoder stops after such a request, even if the
     /// protocol does not change.
     static func requestsUpgrade(_ head: HTTPRequestHead) -> Bool {
         head.method == .CONNECT || head.headers.contains(name: "Upgrade")
     }
 
+    /// Returns whether a body follows the head.
     static func hasBody(_ head: HTTPRequestHead) -> Bool {
         head.headers.contains(name: "Transfer-Encoding")
             || (head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0) > 0
     }
 
-    /// Returns whether a request shows a key, valid or not.
+    /// Returns whether a request presents a key, valid or not.
     static func presentsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
 
     private static func key(of fields: HTTPHeaders) -> String? {
         key(apiKey: fields.first(name: "X-Api-Key"), authorization: fields.first(name: "Authorization"))
     }
 
-    /// Returns the key that one of these fields shows.
+    /// Returns the key in one of these fields; `nil` if there is none.
     static func key(apiKey: String?, authorization: String?) -> String? {
         if let apiKey { return apiKey }
         guard let authorization else { return nil }
@@ -154,7 +156,8 @@ package struct HTTPGate: Sendable {
         return String(words[1].drop { $0 == " " })
     }
 
-    /// Returns the host of `host:port`, in lower case, without brackets and without a trailing dot.
+    /// Returns the host of `host:port`, in lower case, without brackets and without a trailing dot; `nil` if it is
+    /// malformed.
     static func host(of authority: String) -> String? {
         let authority = authority.lowercased()
         if authority.hasPrefix("[") {
@@ -166,7 +169,7 @@ package struct HTTPGate: Sendable {
         return String(host.hasSuffix(".") ? host.dropLast() : host)
     }
 
-    /// Returns whether a page of this origin was served under this authority.
+    /// Returns whether a page with this origin was served under this authority.
     private static func isSame(origin: String, authority: String) -> Bool {
         guard let scheme = origin.firstRange(of: "://") else { return false }
         return origin[scheme.upperBound...].lowercased() == authority.lowercased()

@@ -11,11 +11,11 @@ internal import SidecarTelemetry
 /// ends the event streams, makes the coordinator answer waiting calls, and finishes the requests in flight.
 package struct HTTPListener: Service {
     package let setup: ListenerSetup
-    /// Routes of other parts of the sidecar: the proxy and the console. Called on the event loop.
+    /// Returns the routes of other parts of the sidecar: the proxy and the console. Called on the event loop.
     private let otherRoutes: @Sendable () -> [HTTPRoute]
     /// The time limit for a client to complete the TLS handshake and send the head of its first request.
     private let firstRequestTimeout: Duration
-    /// The lifetime of a connection that has no request in flight, or whose request does not arrive.
+    /// The time after which a connection closes if no request is in flight, or if its request does not arrive.
     private let idleTimeout: Duration
     /// Called with the port once the listener is bound.
     private let onBound: @Sendable (Int) -> Void
@@ -33,7 +33,7 @@ package struct HTTPListener: Service {
 
     /// Serves until graceful shutdown, then answers waiting calls, and closes each connection once its output is
     /// written.
-    /// - Throws: if the listener cannot be opened.
+    /// - Throws: `SidecarError` if the address cannot be used.
     package func run() async throws {
         let eventLoop = setup.coordinator.eventLoop
         let context = try await eventLoop.submit { NIOLoopBound(self.context(), eventLoop: eventLoop) }.get()
@@ -42,22 +42,23 @@ package struct HTTPListener: Service {
         try await setup.serve(bootstrap, .http, at: setup.listen.http, context, onBound: onBound)
     }
 
-    /// Creates the state that the connections share. Called on the event loop.
+    /// Creates the state that the connections share. Must be called on the event loop.
     package func context() -> HTTPListenerContext {
-        let calls = setup.coordinator.callsOnEventLoop()
+        let coordinator = setup.coordinator.loopBound()
         return HTTPListenerContext(
             router: HTTPRouter(routes: routes, metrics: setup.metrics),
             gate: HTTPGate(access: setup.access, hosts: setup.listen.hosts), isTLS: setup.certificate != nil,
             maximumConnections: setup.listen.maximumConnections, firstRequestTimeout: TimeAmount(firstRequestTimeout),
             idleTimeout: TimeAmount(idleTimeout), tracer: setup.tracer?.value,
-            date: HTTPDate { [unowned calls] in calls.wallTime() / 1000 },
+            date: HTTPDate { [unowned coordinator] in coordinator.wallTimeMilliseconds() / 1000 },
             scheduler: setup.scheduler?.value ?? SliceScheduler(of: setup.coordinator), logger: setup.logger)
     }
 
-    /// The pause between two attempts to accept while no descriptor is free, short enough for `/healthz` to answer
-    /// within a second.
+    /// The pause between two attempts to accept a connection while no descriptor is free. It is short enough for
+    /// `/healthz` to respond within a second.
     private static let pauseWithoutDescriptors = TimeAmount.milliseconds(100)
 
+    /// All routes of the API.
     package var routes: [HTTPRoute] {
         let coordinator = setup.coordinator
         let pages = MetricsPages(eventLoop: coordinator.eventLoop) { [coordinator, metrics = setup.metrics] format in

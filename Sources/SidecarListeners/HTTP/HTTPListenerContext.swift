@@ -4,20 +4,22 @@ internal import NIOHTTP1
 internal import SidecarSettings
 package import SidecarTelemetry
 
-/// The common state of the HTTP API's connections. Confined to the coordinator's event loop.
+/// The state that the connections of the HTTP listener share. Confined to the coordinator's event loop.
 package final class HTTPListenerContext: ListenerContext {
     enum SlotKind {
+        /// One of the `listen.max_connections` slots.
         case ordinary
         /// A reserve slot for health and metrics, used when all ordinary slots are taken.
         case reserved
     }
 
-    /// The number of reserve slots: connections accepted beyond `listen.max_connections`, for health and metrics.
-    private static let reservedSlots = 16
+    /// The number of reserve slots: connections beyond `listen.max_connections`, for health and metrics.
+    private static let reservedSlotCount = 16
     /// The maximum number of connections that use a reserved descriptor, for the same purpose.
     static let maximumReservedDescriptors = 8
     /// The upper limit of `firstRequestTimeout` in a reserve slot.
     private static let reserveTimeout = TimeAmount.seconds(1)
+    /// The limits of a request's fields.
     static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = 8 * 1024
@@ -35,21 +37,21 @@ package final class HTTPListenerContext: ListenerContext {
     let tracer: Tracer?
     let refusedLogins: RefusedClients
     let date: HTTPDate
-    /// The lifetime of a connection that has no request in flight, or whose request does not arrive.
+    /// The time after which a connection closes if no request is in flight, or if its request does not arrive.
     let idleTimeout: TimeAmount
-    /// The sidecar's shutdown.
+    /// The event of the sidecar's shutdown.
     let shutdown = OneTimeEvent()
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: (number: Int, connection: any HTTPListenerConnection)] = [:]
-    private var lastNumber = 0
-    /// Connections without an accepted request.
-    private var newcomers: UnidentifiedConnections<AnyObject>
-    private var usedReservedDescriptors = 0
-    /// The number of streams of HTTP/2 connections in ordinary slots.
-    private var streams = 0
-    /// Lets the listener accept the next connection.
-    private var accept: (() -> Void)?
+    private var lastConnectionNumber = 0
+    /// The connections without an accepted request.
+    private var unidentified: UnidentifiedConnections<AnyObject>
+    private var usedReservedDescriptorCount = 0
+    /// The number of streams on the HTTP/2 connections in ordinary slots.
+    private var ordinaryStreamCount = 0
+    /// Accepts the next connection; `nil` unless the listener waits for a slot.
+    private var pendingAccept: (() -> Void)?
 
     package init(
         router: HTTPRouter, gate: HTTPGate, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
@@ -65,7 +67,7 @@ package final class HTTPListenerContext: ListenerContext {
         self.date = date
         self.scheduler = scheduler
         self.logger = logger
-        newcomers = UnidentifiedConnections(limit: isTLS ? UnidentifiedConnections<AnyObject>.maximumWithTLS : nil)
+        unidentified = UnidentifiedConnections(limit: isTLS ? UnidentifiedConnections<AnyObject>.maximumWithTLS : nil)
         refusedLogins = RefusedClients(.unknownKey, at: .http, logger: logger)
     }
 
@@ -82,84 +84,92 @@ package final class HTTPListenerContext: ListenerContext {
 
     package func serve(_ channel: any Channel, _ origin: ConnectionOrigin = ConnectionOrigin()) throws {
         PeerLiveness.watch(channel)
-        while connections.count >= maximumConnections, evictNewcomer() {}
+        while connections.count >= maximumConnections, evictUnidentified() {}
         let slices = ConnectionSlices(scheduler)
         try origin.secure(channel, slices)
         let isOrdinary = connections.count < maximumConnections && !origin.usesReservedDescriptor
-        let choice = HTTPProtocolDetector(listener: self, slotKind: isOrdinary ? .ordinary : .reserved, slices: slices)
-        connected(choice)
-        try channel.pipeline.syncOperations.addHandler(choice)
-        if newcomers.isOverLimit { makeRoom() }
+        let slotKind = isOrdinary ? SlotKind.ordinary : .reserved
+        let detector = HTTPProtocolDetector(listener: self, slotKind: slotKind, slices: slices)
+        connectionOpened(detector)
+        try channel.pipeline.syncOperations.addHandler(detector)
+        if unidentified.isOverLimit { makeRoom() }
     }
 
     func claimReservedDescriptor(_ channel: any Channel) -> Bool {
-        guard usedReservedDescriptors < Self.maximumReservedDescriptors else { return false }
-        usedReservedDescriptors += 1
-        channel.closeFuture.assumeIsolated().whenComplete { [self] _ in usedReservedDescriptors -= 1 }
+        guard usedReservedDescriptorCount < Self.maximumReservedDescriptors else { return false }
+        usedReservedDescriptorCount += 1
+        channel.closeFuture.assumeIsolated().whenComplete { [self] _ in usedReservedDescriptorCount -= 1 }
         return true
     }
 
-    func makeRoom() { _ = evictNewcomer() }
+    func makeRoom() { _ = evictUnidentified() }
 
+    /// Closes the oldest unidentified connection, if it may be evicted.
     /// - Returns: whether a connection was evicted.
-    private func evictNewcomer() -> Bool {
-        guard let connection = newcomers.makeRoom(now: scheduler.eventLoop.uptime) as? any HTTPListenerConnection else {
+    private func evictUnidentified() -> Bool {
+        let nowNanoseconds = scheduler.eventLoop.uptimeNanoseconds
+        guard let connection = unidentified.makeRoom(nowNanoseconds: nowNanoseconds) as? any HTTPListenerConnection
+        else {
             return false
         }
-        disconnected(connection)
+        connectionClosed(connection)
         connection.evict()
         return true
     }
 
-    func connected(_ connection: any HTTPListenerConnection) {
-        lastNumber += 1
-        connections[ObjectIdentifier(connection)] = (lastNumber, connection)
-        newcomers.add(connection, now: scheduler.eventLoop.uptime)
+    /// Adds a connection.
+    func connectionOpened(_ connection: any HTTPListenerConnection) {
+        lastConnectionNumber += 1
+        connections[ObjectIdentifier(connection)] = (lastConnectionNumber, connection)
+        unidentified.add(connection, now: scheduler.eventLoop.uptimeNanoseconds)
     }
 
     /// Records that a request of this connection was accepted.
-    /// - Parameter caller: `nil` if the route needs no key.
-    func admitted(_ connection: any HTTPListenerConnection, _ caller: AccessControl.Caller?) {
-        if caller != nil || !gate.access.requiresKey { newcomers.remove(connection) }
+    /// - Parameter caller: the caller; `nil` if the route needs no key.
+    func clientAdmitted(_ connection: any HTTPListenerConnection, _ caller: AccessControl.Caller?) {
+        if caller != nil || !gate.access.requiresKey { unidentified.remove(connection) }
     }
 
     /// All connections, oldest first.
-    private var inOrder: [any HTTPListenerConnection] {
+    private var connectionsInOrder: [any HTTPListenerConnection] {
         connections.values.sorted { $0.number < $1.number }.map(\.connection)
     }
 
     func checkCallers() {
-        for connection in inOrder { connection.closeIfKeyRevoked { gate.access.current($0) == nil } }
+        for connection in connectionsInOrder { connection.closeIfKeyRevoked { gate.access.current($0) == nil } }
     }
 
-    func disconnected(_ connection: any HTTPListenerConnection) {
+    /// Removes a connection, and accepts another one if the listener waits for a slot.
+    func connectionClosed(_ connection: any HTTPListenerConnection) {
         connections[ObjectIdentifier(connection)] = nil
-        newcomers.remove(connection)
-        let accept = accept
-        self.accept = nil
+        unidentified.remove(connection)
+        let accept = pendingAccept
+        pendingAccept = nil
         accept?()
     }
 
-    /// Counts a stream. All connections together may have as many ordinary streams as there may be connections.
-    /// - Returns: the stream's kind of slot.
+    /// Counts a new stream of a connection in an ordinary slot. All connections together may have as many ordinary
+    /// streams as there may be connections.
+    /// - Returns: the kind of slot that the stream gets.
     func streamBegins() -> SlotKind {
-        streams += 1
-        return streams <= maximumConnections ? .ordinary : .reserved
+        ordinaryStreamCount += 1
+        return ordinaryStreamCount <= maximumConnections ? .ordinary : .reserved
     }
 
-    func streamEnded() { streams -= 1 }
+    /// Records that a counted stream ended.
+    func streamEnded() { ordinaryStreamCount -= 1 }
 
-    /// Calls `accept` once a slot is free, which may be a reserve slot.
+    /// Calls `accept` once an ordinary or reserve slot is free, possibly before this method returns.
     func whenFree(_ accept: @escaping () -> Void) {
-        let capacity = maximumConnections + Self.reservedSlots
+        let capacity = maximumConnections + Self.reservedSlotCount
         if connections.count >= capacity { makeRoom() }
         guard connections.count >= capacity else { return accept() }
-        self.accept = accept
+        pendingAccept = accept
     }
 
     package func shutDown() {
         shutdown.fire()
-        for connection in inOrder { connection.shutDown() }
+        for connection in connectionsInOrder { connection.shutDown() }
     }
 }
 

@@ -2,9 +2,8 @@ internal import InterlockHTTP
 internal import NIOCore
 internal import NIOTLS
 
-/// Waits until a client's protocol is known, then installs the handlers for it: HTTP/2 if TLS negotiated it (RFC 7301)
-/// or if the client begins with its preface (RFC 9113, section 3.3), HTTP/1.1 otherwise. Confined to the coordinator's
-/// event loop.
+/// Detects a client's protocol, then installs its handlers: HTTP/2 if TLS negotiated it (RFC 7301) or if the client
+/// begins with the preface (RFC 9113, section 3.3), and HTTP/1.1 otherwise. Confined to the coordinator's event loop.
 final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTPListenerConnection {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -18,7 +17,7 @@ final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTP
     var timer: LazyTimer?
     let firstRequestDeadline: NIODeadline
     private var received = ByteBuffer()
-    /// Whether the protocol's handlers were added, or are being added.
+    /// Whether the protocol's handlers are installed, or are being installed.
     private var hasBegun = false
 
     init(listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices) {
@@ -30,11 +29,11 @@ final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTP
 
     func deadlineReached() { close() }
 
-    func connectionEnded() { listener.disconnected(self) }
+    func connectionEnded() { listener.connectionClosed(self) }
 
     private func close() { context?.close(promise: nil) }
 
-    /// Closes the connection at once: a client that has not begun a request cannot delay the shutdown.
+    /// Closes the connection immediately: a client that has not begun a request cannot delay the shutdown.
     func shutDown() { close() }
 
     func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {}
@@ -52,7 +51,7 @@ final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTP
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
         case TLSUserEvent.handshakeCompleted(let agreed) where agreed == HTTPProtocol.http2: begin(isHTTP2: true)
-        // The client has sent no request, and will not send one.
+        // The client has closed its side without a request.
         case ChannelEvent.inputClosed: close()
         default: context.fireUserInboundEventTriggered(event)
         }
@@ -62,7 +61,7 @@ final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTP
 
     private func begin(isHTTP2: Bool) {
         guard let context, !hasBegun else { return }
-        // If the first write fails, NIO drains the socket immediately, while the handlers are being added.
+        // If the first write fails, NIO drains the socket immediately, while the handlers are being installed.
         hasBegun = true
         do {
             let connection: any HTTPListenerConnection =
@@ -73,8 +72,8 @@ final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTP
                 : try HTTPConnection.installOnConnection(
                     context.channel, listener: listener, slotKind: slotKind, slices: slices,
                     firstRequestDeadline: firstRequestDeadline)
-            // The new connection is registered before this one is removed, so that nothing else takes the slot.
-            listener.connected(connection)
+            // The new connection is registered before this one is removed, so that no other client takes the slot.
+            listener.connectionOpened(connection)
         } catch {
             return close()
         }

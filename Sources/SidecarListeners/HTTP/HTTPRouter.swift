@@ -2,9 +2,10 @@ internal import NIOHTTP1
 internal import SidecarSettings
 package import SidecarTelemetry
 
-/// Finds the route of a request. A path segment is percent-decoded once, after the path was split: `%2F` is a slash
-/// within a name, so that every API can address the same locks.
+/// Finds the route of a request. The path is split first, and each segment is percent-decoded once: `%2F` is a slash
+/// within a name, so every API can address the same locks.
 package struct HTTPRouter: Sendable {
+    /// The route of a request, and the values of the path's variable segments.
     struct Match: Sendable {
         let route: HTTPRoute
         let parameters: [(name: String, value: String)]
@@ -32,8 +33,8 @@ package struct HTTPRouter: Sendable {
         for route in routes {
             let entry = (route, HTTPRouteCounters(route, in: metrics))
             let segments = Self.split(route.path[...]).map(Self.segment)
-            if let known = paths.firstIndex(where: { $0.segments == segments }) {
-                paths[known].routes.append(entry)
+            if let pathIndex = paths.firstIndex(where: { $0.segments == segments }) {
+                paths[pathIndex].routes.append(entry)
             } else {
                 paths.append(Path(segments: segments, hasTail: route.hasTail, routes: [entry]))
             }
@@ -58,7 +59,8 @@ package struct HTTPRouter: Sendable {
         throw HTTPProblem.noSuchPath
     }
 
-    /// Returns the redirect to the console for a request without a route: a browser's for `/`, or any for `/console/`.
+    /// Returns the redirect to the console for a browser's request for `/`, or any request for `/console/`; `nil` for
+    /// all others.
     static func redirect(_ head: HTTPRequestHead) -> HTTPResponse? {
         guard head.method == .GET || head.method == .HEAD else { return nil }
         let path = HTTPTarget(head.uri).path
@@ -75,6 +77,7 @@ package struct HTTPRouter: Sendable {
         }
     }
 
+    /// Returns the values of a path's variable segments; `nil` if the path does not match.
     private static func parameters(of path: Path, in parts: [Substring]) throws(HTTPProblem) -> [(name: String, value: String)]? {
         let segments = path.hasTail ? path.segments.dropLast() : path.segments[...]
         guard path.hasTail ? parts.count >= segments.count : parts.count == segments.count else { return nil }

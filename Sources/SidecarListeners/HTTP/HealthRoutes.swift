@@ -36,7 +36,7 @@ struct HealthRoutes {
 
     private func exposition(_ call: HTTPCall, _ responder: HTTPResponder) {
         let format = ExpositionFormat(accept: call.header("Accept"))
-        metrics.value.request(format, of: call.caller.clientKey, hasDisconnected: { responder.isOver }) {
+        metrics.value.request(format, of: call.caller.clientName, hasDisconnected: { responder.hasEnded }) {
             responder(.document($0, mediaType: format.mediaType))
         }
     }

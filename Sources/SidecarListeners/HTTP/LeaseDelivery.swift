@@ -5,53 +5,61 @@ internal import SidecarTelemetry
 
 /// Acquires locks for a client, and releases them if the client disconnects before it gets the response.
 ///
-/// A lease of an owner that the client has chosen is not released, because a retry by that owner may hold the same
-/// lease.
+/// If the client has chosen the owner, the lease is not released: a retry of the request by that owner may hold the
+/// same lease.
 struct LeaseDelivery: Sendable {
     let coordinator: Coordinator
 
-    /// Acquires one lock, or several together. Call this on the event loop.
+    /// Acquires one lock, or several together. Must be called on the event loop.
     /// - Parameters:
     ///   - span: the span of the request; `nil` if the request is not traced.
-    ///   - granted: answers with the leases, in the order of the request. Returns `false` if the client has left; the
+    ///   - onGrant: responds with the leases, in the order of the request. Returns `false` if the client has left. The
     ///     coordinator then releases the leases.
-    func acquire(_ body: LockBody, _ responder: HTTPResponder, for span: Span?, granted: @escaping ([Lease]) -> Bool) {
-        guard let others = body.others else { return acquire(body.request, responder, for: span) { granted([$0]) } }
-        let calls = coordinator.callsOnEventLoop()
-        let trace = span.map { StepTrace(.acquire, body.request.name.text, wait: body.request.wait, of: $0, calls: calls) }
+    func acquire(_ body: LockBody, _ responder: HTTPResponder, for span: Span?, onGrant: @escaping ([Lease]) -> Bool) {
+        guard let others = body.others else { return acquire(body.request, responder, for: span) { onGrant([$0]) } }
+        let loopCoordinator = coordinator.loopBound()
+        let trace = span.map {
+            StepTrace(
+                .acquire, body.request.name.text, waitMilliseconds: body.request.waitMilliseconds, of: $0,
+                coordinator: loopCoordinator)
+        }
         let request = JointLockRequest(names: [body.request.name] + others, template: body.request)
-        let pending = calls.acquireLocks(
+        let pending = loopCoordinator.acquireLocks(
             request,
             completion: Completion { _, result in
-                trace?.answered(result)
+                trace?.stepAnswered(result)
                 return switch result {
-                case .granted(let leases): responder.isAwaited && granted(leases)
+                case .granted(let leases): responder.isAwaited && onGrant(leases)
                 case .held: responder.fail(HTTPProblem.held(oneOf: others.count + 1))
                 case .failed(let error): responder.fail(error)
                 }
             })
-        responder.cancelOnDisconnect(pending, calls)
+        responder.cancelOnDisconnect(pending, loopCoordinator)
     }
 
-    /// - Parameter ended: called once, whatever the outcome.
+    /// Acquires one lock.
+    /// - Parameter onEnd: called once, whatever the outcome.
     func acquire(
-        _ request: LockRequest, _ responder: HTTPResponder, for span: Span?, ended: @escaping () -> Void = {},
-        granted: @escaping (Lease) -> Bool
+        _ request: LockRequest, _ responder: HTTPResponder, for span: Span?, onEnd: @escaping () -> Void = {},
+        onGrant: @escaping (Lease) -> Bool
     ) {
-        let calls = coordinator.callsOnEventLoop()
-        let trace = span.map { StepTrace(.acquire, request.name.text, wait: request.wait, of: $0, calls: calls) }
-        let pending = calls.acquireLock(
+        let loopCoordinator = coordinator.loopBound()
+        let trace = span.map {
+            StepTrace(
+                .acquire, request.name.text, waitMilliseconds: request.waitMilliseconds, of: $0, coordinator: loopCoordinator)
+        }
+        let pending = loopCoordinator.acquireLock(
             request,
             completion: Completion { _, result in
-                defer { ended() }
-                trace?.answered(result)
+                defer { onEnd() }
+                trace?.stepAnswered(result)
                 return switch result {
-                case .granted(let lease): responder.isAwaited && granted(lease)
+                case .granted(let lease): responder.isAwaited && onGrant(lease)
                 case .held: responder.fail(HTTPProblem.held(request.name))
                 case .failed(let error): responder.fail(error)
                 }
             })
-        responder.cancelOnDisconnect(pending, calls, then: ended)
+        responder.cancelOnDisconnect(pending, loopCoordinator, then: onEnd)
     }
 
     /// Returns the response that contains the leases, which are released if the response cannot be delivered.
@@ -61,14 +69,14 @@ struct LeaseDelivery: Sendable {
         return response
     }
 
-    /// Releases leases that their client has not received, unless it chose the owner. Call this on the event loop.
+    /// Releases leases that their client has not received, unless it chose the owner. Must be called on the event loop.
     func releaseUndelivered(_ leases: [Lease], of owner: String?) {
         guard owner == nil else { return }
-        let calls = coordinator.callsOnEventLoop()
+        let loopCoordinator = coordinator.loopBound()
         for lease in leases {
             guard let name = try? ResourceName(lease.name) else { continue }
-            // A lease that cannot be released now lapses by itself.
-            calls.releaseLock(name, token: lease.token, completion: Completion { _, _ in true })
+            // A lease that cannot be released now lapses at the end of its TTL.
+            loopCoordinator.releaseLock(name, token: lease.token, completion: Completion { _, _ in true })
         }
     }
 }

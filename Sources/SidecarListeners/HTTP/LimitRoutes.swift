@@ -17,25 +17,27 @@ struct LimitRoutes {
     private func take(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let service = try call.name("service").text
         let body = try CallBody(try call.fields(CallBody.fields))
-        let calls = coordinator.callsOnEventLoop()
-        let reference = try calls.service(service).get()
-        let trace = call.span.map { StepTrace(.take, service, wait: body.wait, of: $0, calls: calls) }
-        let completion = Self.completion(responder, calls, service: service, subject: body.subject)
-        let pending = calls.take(
-            reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
-            now: calls.now(), completion: trace.map { completion.reported(to: $0.answered) } ?? completion)
-        responder.cancelOnDisconnect(pending, calls)
+        let loopCoordinator = coordinator.loopBound()
+        let reference = try loopCoordinator.service(service).get()
+        let trace = call.span.map {
+            StepTrace(.take, service, waitMilliseconds: body.waitMilliseconds, of: $0, coordinator: loopCoordinator)
+        }
+        let completion = Self.completion(responder, loopCoordinator, service: service, subject: body.subject)
+        let pending = loopCoordinator.take(
+            reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.waitMilliseconds,
+            now: loopCoordinator.now(), completion: trace.map { completion.reported(to: $0.stepAnswered) } ?? completion)
+        responder.cancelOnDisconnect(pending, loopCoordinator)
     }
 
-    /// Returns a completion that answers a take with what remains, or with a problem if the take is refused.
-    /// - Parameter mayWait: whether the request could have asked for a wait.
+    /// Returns a completion that responds to a take with the limit's state, or with a problem if the take is refused.
+    /// - Parameter mayWait: whether the API offers a wait, which the problem then suggests.
     static func completion(
-        _ responder: HTTPResponder, _ calls: CoordinatorCalls, service: String, subject: String?, mayWait: Bool = true
+        _ responder: HTTPResponder, _ coordinator: LoopBoundCoordinator, service: String, subject: String?, mayWait: Bool = true
     ) -> Completion<TakeResult> {
         Completion { _, result in
             switch result {
             case .decided(let decision), .decidedBatch(let decision, _, _):
-                let limits = calls.definition(ofService: service)?.limits ?? []
+                let limits = coordinator.definition(ofService: service)?.limits ?? []
                 return responder.respond {
                     try Self.response(
                         decision, limits, service: service, subject: subject, refusalIsProblem: true, mayWait: mayWait)
@@ -50,15 +52,16 @@ struct LimitRoutes {
         let subject = try call.query("subject").text("subject").map { try ResourceName($0, parameter: "subject").text }
         let states = try await coordinator.listLimits(service: service, subject: subject)
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
-        // If no limit binds, `peek` gives the reason.
+        // If no limit binds, `peek` finds out why.
         guard let binding = LimitState.binding(of: states) else {
             let decision = try await coordinator.peek(service: service, subject: subject)
             return try Self.response(decision, limits, service: service, subject: subject, refusalIsProblem: false)
         }
         return try Self.response(
-            binding.answer, limits, states: states, service: service, subject: subject, refusalIsProblem: false)
+            binding.callDecision, limits, states: states, service: service, subject: subject, refusalIsProblem: false)
     }
 
+    /// Returns the response that shows a decision.
     /// - Throws: `HTTPProblem` for a refusal if `refusalIsProblem` is `true`.
     private static func response(
         _ decision: CallDecision, _ limits: [LimitDefinition], states: [LimitState]? = nil, service: String,
@@ -81,12 +84,14 @@ struct LimitRoutes {
 }
 
 extension HTTPResponder {
-    /// Cancels a waiting call when its client leaves.
-    func cancelOnDisconnect(_ pending: PendingCall?, _ calls: CoordinatorCalls, then ended: @escaping () -> Void = {}) {
+    /// Cancels a waiting call when its client leaves, then calls `onCancel`.
+    func cancelOnDisconnect(
+        _ pending: PendingCall?, _ coordinator: LoopBoundCoordinator, then onCancel: @escaping () -> Void = {}
+    ) {
         guard let pending, isAwaited else { return }
         onDisconnect { [self] in
-            calls.cancel(pending)
-            ended()
+            coordinator.cancel(pending)
+            onCancel()
             fail(HTTPProblem.clientDisconnected)
         }
     }
@@ -99,29 +104,35 @@ package struct CallBody: Sendable {
     package var cost: Int64
     package var subject: String?
     /// The maximum wait, in milliseconds.
-    package var wait: Int64
+    package var waitMilliseconds: Int64
 
     package init(_ fields: JSONFields) throws {
-        cost = try fields.integer("cost", in: LimitRequest.costs) ?? 1
+        cost = try fields.integer("cost", in: LimitRequest.costRange) ?? 1
         subject = try fields.name("subject")
-        wait = try fields.integer("wait_ms", in: HTTPLimits.milliseconds) ?? 0
+        waitMilliseconds = try fields.integer("wait_ms", in: HTTPLimits.millisecondsRange) ?? 0
     }
 }
 
 extension HTTPProblem {
-    /// - Parameter retryAfter: the time until a retry, in milliseconds.
-    static func limited(service: String, retryAfter: Int64, mayWait: Bool = true) -> HTTPProblem {
-        let wait = mayWait ? ", or wait with wait_ms" : ""
+    /// Returns the problem of a call that a limit refuses.
+    /// - Parameters:
+    ///   - retryAfterMilliseconds: the time until a retry.
+    ///   - mayWait: whether to suggest a wait.
+    static func limited(
+        service: String, retryAfter retryAfterMilliseconds: Int64, mayWait: Bool = true
+    ) -> HTTPProblem {
+        let waitHint = mayWait ? ", or wait with wait_ms" : ""
         var problem = HTTPProblem(
-            .limited, "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms\(wait)")
-        problem.retry(after: retryAfter)
+            .limited,
+            "a limit of the service \"\(service)\" is reached; try again in \(retryAfterMilliseconds) ms\(waitHint)")
+        problem.retry(after: retryAfterMilliseconds)
         return problem
     }
 
-    /// Returns a problem with everything known about the limit that binds.
+    /// Returns the problem of a call that a limit refuses, with the state of that limit.
     static func limited(_ decision: CallDecision, _ fields: RateLimitFields, service: String, mayWait: Bool) -> HTTPProblem {
-        var problem = limited(service: service, retryAfter: decision.reportedRetryAfter, mayWait: mayWait)
-        problem.fields.merge(decision.object) { known, _ in known }
+        var problem = limited(service: service, retryAfter: decision.reportedRetryAfterMilliseconds, mayWait: mayWait)
+        problem.fields.merge(decision.object) { own, _ in own }
         fields.add(to: &problem.headers)
         return problem
     }

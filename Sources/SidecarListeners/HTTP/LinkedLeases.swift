@@ -6,7 +6,7 @@ internal import NIOHTTP1
 /// client closes it. They lapse when the sidecar shuts down, the client becomes unreachable, or its API key is removed.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator
-    private let peer: ClientPresence
+    private let presence: ClientPresence
     private let leases: [(lease: Lease, followed: FollowedLease)]
 
     /// The end of the lease at `index`.
@@ -18,54 +18,56 @@ struct LinkedLeases: Sendable {
 
     /// Follows leases that were just granted.
     /// - Throws: `InterlockError` if too many leases are followed; then none of these leases is followed.
-    init(following leases: [Lease], of peer: ClientPresence, with coordinator: Coordinator) async throws {
+    init(following leases: [Lease], of presence: ClientPresence, with coordinator: Coordinator) async throws {
         var followed: [(lease: Lease, followed: FollowedLease)] = []
         do {
             for lease in leases {
-                let entry = try await coordinator.followLease(lease, isLinked: true)
-                followed.append((lease, entry))
+                let followedLease = try await coordinator.followLease(lease, isLinked: true)
+                followed.append((lease, followedLease))
             }
         } catch {
-            for (_, entry) in followed { await coordinator.unfollowLease(entry) }
+            for (_, followedLease) in followed { await coordinator.unfollowLease(followedLease) }
             throw error
         }
         self.coordinator = coordinator
-        self.peer = peer
+        self.presence = presence
         self.leases = followed
     }
 
-    /// - Parameter first: the event that contains the leases.
-    func response(beginningWith first: String, through stream: ServerSentEvents) -> HTTPResponse {
+    /// Returns the response whose stream reports the losses.
+    /// - Parameter leaseEvent: the first event, which contains the leases.
+    func response(beginningWith leaseEvent: String, through stream: ServerSentEvents) -> HTTPResponse {
         var response = ServerSentEvents.response(.created)
         response.body = .stream { writer in
-            try await writer.write(first)
+            try await writer.write(leaseEvent)
             try await reportLosses(through: stream, to: writer)
         }
-        // The stream may also end before everything is written.
+        // The stream may also fail before `reportLosses` returns.
         response.ifUndelivered = { Task { await endFollowing(stream) } }
         return response
     }
 
-    /// Reports each loss, until all leases are lost or released, the client leaves or the sidecar shuts down.
+    /// Writes an event for each loss, until all leases are lost or released, the client leaves, or the sidecar shuts
+    /// down.
     @concurrent
     private func reportLosses(through stream: ServerSentEvents, to writer: HTTPBodyWriter) async throws {
         var remaining = Set(leases.indices)
         let ends = ServerSentEvents.signals(for: End.self)
-        let watch = watch(into: ends)
-        defer { watch.cancel() }
+        let watchTask = watch(into: ends)
+        defer { watchTask.cancel() }
         try await stream.forward(ends, to: writer) { end in
             remaining.remove(end.index)
             return try end.loss.map { try event(of: leases[end.index].lease, $0) }
         }
         await endFollowing(stream)
         guard stream.call.shutdown.hasFired else { return }
-        // The coordinator's reports of these losses may not have arrived yet.
+        // The coordinator's reports of these losses may arrive too late.
         for index in remaining.sorted() {
             try await writer.write(try event(of: leases[index].lease, .shutdown))
         }
     }
 
-    /// Reports the end of each lease once.
+    /// Starts a task that adds the end of each lease to `ends` once, then finishes it.
     private func watch(into ends: NewestBuffer<ServerSentEvents.Signal<End>>) -> Task<Void, Never> {
         Task { [leases] in
             await withDiscardingTaskGroup { group in
@@ -85,14 +87,15 @@ struct LinkedLeases: Sendable {
         try ServerSentEvents.event("lost", LossReply(lease, loss))
     }
 
-    /// Releases the stream's leases, or leaves them to lapse. Leases that have ended are unaffected.
+    /// Releases the stream's leases, or leaves them to lapse if the client may still rely on them. Leases that have
+    /// ended are unaffected.
     private func endFollowing(_ stream: ServerSentEvents) async {
-        let mayStillRun = stream.call.shutdown.hasFired || peer.isUnreachable || stream.call.isKeyRemoved
-        for (_, entry) in leases {
-            if mayStillRun {
-                await coordinator.unfollowLease(entry)
+        let clientMayStillRun = stream.call.shutdown.hasFired || presence.isUnreachable || stream.call.isKeyRemoved
+        for (_, followedLease) in leases {
+            if clientMayStillRun {
+                await coordinator.unfollowLease(followedLease)
             } else {
-                await coordinator.releaseFollowedLease(entry.follower)
+                await coordinator.releaseFollowedLease(followedLease.follower)
             }
         }
     }

@@ -8,8 +8,8 @@ internal import SidecarSettings
 struct LockRoutes {
     let coordinator: Coordinator
 
-    /// The largest `count` of a page with details of its locks.
-    private static let maximumDetailed: Int64 = 200
+    /// The maximum `count` of a page that shows the details of its locks.
+    private static let maximumDetailedCount: Int64 = 200
 
     var routes: [HTTPRoute] {
         [
@@ -28,15 +28,15 @@ struct LockRoutes {
         let delivery = LeaseDelivery(coordinator: coordinator)
         let owner = body.request.owner
         delivery.acquire(body, responder, for: call.span) { leases in
-            let granted = Lease.fields(leases, isJoint: body.others != nil)
-            guard body.isLinked else { return responder(delivery.response(granted, with: leases, of: owner)) }
+            let leaseFields = Lease.fields(leases, isJoint: body.others != nil)
+            guard body.isLinked else { return responder(delivery.response(leaseFields, with: leases, of: owner)) }
             let eventLoop = coordinator.eventLoop
             let responder = NIOLoopBound(responder, eventLoop: eventLoop)
             Task { [coordinator] in
                 do {
-                    let first = ServerSentEvents.event("lease", granted)
-                    let linked = try await LinkedLeases(following: leases, of: call.peer, with: coordinator)
-                    let response = linked.response(beginningWith: first, through: ServerSentEvents(call: call))
+                    let leaseEvent = ServerSentEvents.event("lease", leaseFields)
+                    let linked = try await LinkedLeases(following: leases, of: call.presence, with: coordinator)
+                    let response = linked.response(beginningWith: leaseEvent, through: ServerSentEvents(call: call))
                     eventLoop.execute { responder.value(response) }
                 } catch {
                     eventLoop.execute {
@@ -53,13 +53,13 @@ struct LockRoutes {
         let name = try call.name("name")
         let fields = try call.fields("token", "ttl_ms", "fence")
         let token = try fields.requiredText("token")
-        let ttl = try fields.requiredInteger("ttl_ms", in: HTTPLimits.ttl)
-        let fence = try fields.integer("fence", in: RequestLimits.fences)
-        coordinator.callsOnEventLoop().renewLock(
-            name, token: token, ttl: ttl, fence: fence,
+        let ttlMilliseconds = try fields.requiredInteger("ttl_ms", in: HTTPLimits.ttlMillisecondsRange)
+        let fence = try fields.integer("fence", in: RequestLimits.fenceRange)
+        coordinator.loopBound().renewLock(
+            name, token: token, ttlMilliseconds: ttlMilliseconds, fence: fence,
             completion: Completion { _, result in
                 switch result {
-                case .renewed(let valid): responder(.object(["valid_ms": .integer(valid)]))
+                case .renewed(let validMilliseconds): responder(.object(["valid_ms": .integer(validMilliseconds)]))
                 case .lost: responder.fail(HTTPProblem.lost(name))
                 case .failed(let error): responder.fail(error)
                 }
@@ -72,7 +72,7 @@ struct LockRoutes {
             throw HTTPProblem(.invalid, "the lease's token is missing; send it as Lease-Token: TOKEN")
         }
         let fence = try call.fence("Lease-Fence")
-        coordinator.callsOnEventLoop().releaseLock(
+        coordinator.loopBound().releaseLock(
             name, token: token, fence: fence,
             completion: Completion { _, result in
                 switch result {
@@ -91,7 +91,7 @@ struct LockRoutes {
 
     private func listGrants(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let name = try call.query("lock").text("lock").map { try ResourceName($0, parameter: "lock") }
-        responder(try .json(GrantListReply.fields(coordinator.callsOnEventLoop().grants(of: name))))
+        responder(try .json(GrantListReply.fields(coordinator.loopBound().grants(of: name))))
     }
 
     private func list(_ call: HTTPCall) async throws -> HTTPResponse {
@@ -104,9 +104,9 @@ struct LockRoutes {
         let hasDetails = try query.flag("details")
         let page = try await coordinator.listLocks(
             cursor: cursor, matching: query.text("match") ?? "*",
-            count: Int(try query.integer("count", in: 1...(hasDetails ? Self.maximumDetailed : 1000)) ?? 100))
+            count: Int(try query.integer("count", in: 1...(hasDetails ? Self.maximumDetailedCount : 1000)) ?? 100))
         guard hasDetails else { return try .json(LockPageReply.fields(page, locks: nil)) }
-        // A key of other software may contain a name that is not valid here.
+        // Other software may have set a key with a name that is not valid here.
         let names = page.names.compactMap { try? ResourceName($0) }
         let locks = try await coordinator.inspectLocks(names).compactMap(\.self)
         return try .json(LockPageReply.fields(page, locks: locks))
@@ -114,7 +114,7 @@ struct LockRoutes {
 
     private func breakLock(_ call: HTTPCall) async throws -> HTTPResponse {
         let name = try call.name("name")
-        let fence = try call.fields("fence").integer("fence", in: RequestLimits.fences)
+        let fence = try call.fields("fence").integer("fence", in: RequestLimits.fenceRange)
         guard try await coordinator.breakLock(name, by: call.caller.name, fence: fence) else {
             throw fence.map { HTTPProblem.lost(name, fence: $0) } ?? Self.unknown(name)
         }
@@ -126,8 +126,8 @@ struct LockRoutes {
     }
 }
 
-/// The body of a lock request: the mode, the other locks to acquire together with the one in the path, and whether the
-/// leases are linked to an event stream.
+/// The body of a lock request: how to acquire the lock in the path, the other locks to acquire together with it, and
+/// whether the leases are linked to an event stream.
 package struct LockBody: Sendable {
     /// The request for the lock in the path, and the template for the others.
     package var request: LockRequest
@@ -142,8 +142,9 @@ package struct LockBody: Sendable {
     }
 
     package init(_ name: ResourceName, _ fields: JSONFields) throws {
-        request = LockRequest(name: name, ttl: try fields.requiredInteger("ttl_ms", in: HTTPLimits.ttl))
-        request.wait = try fields.integer("wait_ms", in: HTTPLimits.milliseconds) ?? 0
+        request = LockRequest(
+            name: name, ttlMilliseconds: try fields.requiredInteger("ttl_ms", in: HTTPLimits.ttlMillisecondsRange))
+        request.waitMilliseconds = try fields.integer("wait_ms", in: HTTPLimits.millisecondsRange) ?? 0
         request.owner = try fields.name("owner")
         request.label = try fields.name("label")
         request.mode = try Self.mode(fields)
@@ -151,14 +152,14 @@ package struct LockBody: Sendable {
         isLinked = try fields.flag("linked") ?? false
     }
 
-    /// The problem to answer with if another client holds one of the locks.
+    /// The problem of the request if another client holds one of the locks.
     var refusal: HTTPProblem {
         others.map { HTTPProblem.held(oneOf: $0.count + 1) } ?? HTTPProblem.held(request.name)
     }
 
     private static func mode(_ fields: JSONFields) throws -> LockMode {
         let mode: Mode = try fields.choice("mode") ?? .exclusive
-        switch (mode, try fields.integer("permits", in: HTTPLimits.permits)) {
+        switch (mode, try fields.integer("permits", in: HTTPLimits.permitCountRange)) {
         case (.shared, .some):
             throw HTTPProblem(.invalid, "permits cannot be combined with mode shared")
         case (.shared, nil): return .shared

@@ -3,14 +3,14 @@ internal import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOHTTP1
 
-/// A minimal lock service: `GET` acquires a lock, `DELETE` releases one that the same API key acquired. Clients send no
-/// body, and keep no token.
+/// A minimal lock service: `GET` acquires a lock, and `DELETE` releases a lock that the same API key acquired. Clients
+/// send no body and keep no token.
 struct MinimalLockRoutes {
     let coordinator: Coordinator
     private let leases = RememberedLeases()
 
-    /// The default duration of a lease, in seconds.
-    private static let defaultSeconds: Int64 = 30
+    /// The default TTL of a lease, in seconds.
+    private static let defaultTTLSeconds: Int64 = 30
 
     init(coordinator: Coordinator) {
         self.coordinator = coordinator
@@ -18,48 +18,51 @@ struct MinimalLockRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/lock", for: .keyHolder, servesHead: false, onEventLoop: take),
-            HTTPRoute(.DELETE, "/lock", for: .keyHolder, inTask: free),
+            HTTPRoute(.GET, "/lock", for: .keyHolder, servesHead: false, onEventLoop: acquire),
+            HTTPRoute(.DELETE, "/lock", for: .keyHolder, inTask: release),
         ]
     }
 
-    /// Acquires a lock with a token that the coordinator chooses, so that another request with the same key finds the
+    /// Acquires a lock with a token that the coordinator chooses, so that a second request with the same key finds the
     /// lock held.
-    private func take(_ call: HTTPCall, _ responder: HTTPResponder) throws {
+    private func acquire(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let query = try call.query("hash", "ttl")
         let name = try Self.name(query)
-        let seconds = try query.integer("ttl", in: 1...(RequestLimits.maximumMilliseconds / 1000)) ?? Self.defaultSeconds
-        let request = LockRequest(name: name, ttl: seconds * 1000, label: call.caller.name)
+        let ttlSeconds =
+            try query.integer("ttl", in: 1...(RequestLimits.maximumMilliseconds / 1000)) ?? Self.defaultTTLSeconds
+        let request = LockRequest(name: name, ttlMilliseconds: ttlSeconds * 1000, label: call.caller.name)
         let delivery = LeaseDelivery(coordinator: coordinator)
         let caller = call.caller.name
         guard leases.reserve(for: caller) else {
             throw HTTPProblem(
                 .unavailable,
-                "this sidecar already has \(RememberedLeases.capacity) leases of /lock; free some, or use /v1/locks")
+                "this caller already holds \(RememberedLeases.capacity) leases of /lock; release some, or use /v1/locks")
         }
-        delivery.acquire(request, responder, for: call.span, ended: { [leases] in leases.cancel(for: caller) }) {
+        delivery.acquire(request, responder, for: call.span, onEnd: { [leases] in leases.cancel(for: caller) }) {
             [leases] lease in
             leases.remember(
-                lease.name, token: lease.token, fence: lease.fence, takenBy: caller, milliseconds: request.ttl)
+                lease.name, token: lease.token, fence: lease.fence, acquiredBy: caller, ttlMilliseconds: request.ttlMilliseconds)
             var response = HTTPResponse.object(lease.fields)
             response.ifUndelivered = {
-                leases.forget(lease.name, takenBy: caller, token: lease.token)
+                leases.forget(lease.name, acquiredBy: caller, token: lease.token)
                 delivery.releaseUndelivered([lease], of: nil)
             }
             return responder(response)
         }
     }
 
-    private func free(_ call: HTTPCall) async throws -> HTTPResponse {
+    private func release(_ call: HTTPCall) async throws -> HTTPResponse {
         let query = try call.query("hash", "fence")
         let name = try Self.name(query)
-        let fence = try query.integer("fence", in: RequestLimits.fences)
+        let fence = try query.integer("fence", in: RequestLimits.fenceRange)
         // The key may have acquired the lock again: the fence of an earlier lease must not release a later one.
-        guard let (token, last) = leases.lease(of: name.text, takenBy: call.caller.name), fence ?? last == last else {
+        guard let (token, currentFence) = leases.lease(of: name.text, acquiredBy: call.caller.name),
+            fence ?? currentFence == currentFence
+        else {
             throw HTTPProblem.lost(name)
         }
         let wasHeld = try await coordinator.releaseLock(name, token: token, fence: fence)
-        leases.forget(name.text, takenBy: call.caller.name, token: token)
+        leases.forget(name.text, acquiredBy: call.caller.name, token: token)
         guard wasHeld else { throw HTTPProblem.lost(name) }
         return .noContent
     }
@@ -70,9 +73,10 @@ struct MinimalLockRoutes {
     }
 }
 
-/// The tokens of leases that were acquired with `GET /lock`, by API key. Their number is limited for each key. Lapsed
-/// leases are dropped when the limit is reached.
+/// The tokens of leases that were acquired with `GET /lock`, by API key. The number of leases of each key is limited.
+/// Lapsed leases are dropped when the limit is reached.
 final class RememberedLeases: Sendable {
+    /// The maximum number of leases of one API key.
     static let capacity = 10_000
 
     /// The minimum interval between two sweeps of lapsed leases.
@@ -88,18 +92,19 @@ final class RememberedLeases: Sendable {
     private struct CallerLeases {
         var entries: [ExactText: Entry] = [:]
         /// The number of leases that are being acquired.
-        var reserved = 0
+        var reservedCount = 0
+        /// The earliest time of the next sweep; `nil` before the first.
         var nextSweep: ContinuousClock.Instant?
 
         mutating func reserve() -> Bool {
-            if entries.count + reserved >= RememberedLeases.capacity {
+            if entries.count + reservedCount >= RememberedLeases.capacity {
                 let now = ContinuousClock.now
                 guard nextSweep.map({ $0 <= now }) ?? true else { return false }
                 nextSweep = now + sweepInterval
                 entries = entries.filter { $0.value.deadline > now }
             }
-            guard entries.count + reserved < RememberedLeases.capacity else { return false }
-            reserved += 1
+            guard entries.count + reservedCount < RememberedLeases.capacity else { return false }
+            reservedCount += 1
             return true
         }
     }
@@ -113,22 +118,23 @@ final class RememberedLeases: Sendable {
         leasesByCaller.withLockedValue { $0[caller, default: CallerLeases()].reserve() }
     }
 
-    /// Ends a reservation: the lease is remembered, or was not granted.
+    /// Ends a reservation, because the lease is remembered or was not granted.
     func cancel(for caller: String) {
-        leasesByCaller.withLockedValue { $0[caller]?.reserved -= 1 }
+        leasesByCaller.withLockedValue { $0[caller]?.reservedCount -= 1 }
     }
 
-    func remember(_ lock: String, token: String, fence: Int64, takenBy caller: String, milliseconds: Int64) {
-        let entry = Entry(token: token, fence: fence, deadline: .now + .milliseconds(milliseconds))
+    /// Remembers a lease for the duration of its TTL.
+    func remember(_ lock: String, token: String, fence: Int64, acquiredBy caller: String, ttlMilliseconds: Int64) {
+        let entry = Entry(token: token, fence: fence, deadline: .now + .milliseconds(ttlMilliseconds))
         leasesByCaller.withLockedValue { $0[caller, default: CallerLeases()].entries[ExactText(lock)] = entry }
     }
 
-    func lease(of lock: String, takenBy caller: String) -> (token: String, fence: Int64)? {
+    func lease(of lock: String, acquiredBy caller: String) -> (token: String, fence: Int64)? {
         leasesByCaller.withLockedValue { $0[caller]?.entries[ExactText(lock)].map { ($0.token, $0.fence) } }
     }
 
     /// Forgets a lease, unless the lock has since been acquired again.
-    func forget(_ lock: String, takenBy caller: String, token: String) {
+    func forget(_ lock: String, acquiredBy caller: String, token: String) {
         leasesByCaller.withLockedValue { leasesByCaller in
             guard leasesByCaller[caller]?.entries[ExactText(lock)]?.token == token else { return }
             leasesByCaller[caller]?.entries[ExactText(lock)] = nil

@@ -3,7 +3,7 @@ internal import InterlockCore
 internal import NIOHTTP1
 internal import SidecarTelemetry
 
-/// Permits: the check of breaker and limits in one step, and the report of the call's outcome.
+/// Permits: checks the breaker and the limits in one step, and reports the call's outcome.
 struct PermitRoutes {
     let coordinator: Coordinator
 
@@ -17,23 +17,24 @@ struct PermitRoutes {
     private func acquire(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let service = try call.name("service").text
         let body = try CallBody(try call.fields(CallBody.fields))
-        let calls = coordinator.callsOnEventLoop()
-        let reference = try calls.service(service).get()
-        let trace = call.span.map { StepTrace(.permit, service, wait: body.wait, of: $0, calls: calls) }
-        let pending = calls.acquirePermit(
-            reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
-            now: calls.now(),
+        let loopCoordinator = coordinator.loopBound()
+        let reference = try loopCoordinator.service(service).get()
+        let trace = call.span.map {
+            StepTrace(.permit, service, waitMilliseconds: body.waitMilliseconds, of: $0, coordinator: loopCoordinator)
+        }
+        let pending = loopCoordinator.acquirePermit(
+            reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.waitMilliseconds,
+            now: loopCoordinator.now(),
             completion: Completion { [coordinator] _, decision in
-                trace?.answered(decision)
+                trace?.stepAnswered(decision)
                 switch decision {
                 case .granted(let permit, let state):
-                    guard responder.isAwaited, !call.peer.hasDisconnected else { return false }
-                    // The client makes the call, then reports its outcome under this ID.
+                    guard responder.isAwaited, !call.presence.hasDisconnected else { return false }
                     var response = HTTPResponse.object(
                         ["permit": .string(permit.description), "state": .string(state.rawValue)], .created)
-                    // A call that is never made says nothing about the service, and frees its slot immediately.
+                    // The call will not be made, so its outcome is ignored and its slot is freed.
                     response.ifUndelivered = {
-                        coordinator.callsOnEventLoop().reportPermit(
+                        coordinator.loopBound().reportPermit(
                             service: service, permit: permit, OutcomeReport(outcome: .ignore),
                             completion: Completion { _, _ in true })
                     }
@@ -44,7 +45,7 @@ struct PermitRoutes {
                     return responder.fail(error)
                 }
             })
-        responder.cancelOnDisconnect(pending, calls)
+        responder.cancelOnDisconnect(pending, loopCoordinator)
     }
 
     private func report(_ call: HTTPCall, _ responder: HTTPResponder) throws {
@@ -55,10 +56,10 @@ struct PermitRoutes {
         let fields = try call.fields("outcome", "latency_ms", "status", "retry_after_ms")
         let report = OutcomeReport(
             outcome: try fields.requiredChoice("outcome"),
-            latencyMilliseconds: try fields.integer("latency_ms", in: HTTPLimits.milliseconds),
-            status: try fields.integer("status", in: HTTPLimits.statuses).map(Int.init),
-            retryAfterMilliseconds: try fields.integer("retry_after_ms", in: HTTPLimits.milliseconds))
-        coordinator.callsOnEventLoop().reportPermit(
+            latencyMilliseconds: try fields.integer("latency_ms", in: HTTPLimits.millisecondsRange),
+            status: try fields.integer("status", in: HTTPLimits.statusRange).map(Int.init),
+            retryAfterMilliseconds: try fields.integer("retry_after_ms", in: HTTPLimits.millisecondsRange))
+        coordinator.loopBound().reportPermit(
             service: service, permit: permit, report,
             completion: Completion { _, result in
                 responder.respond { .object(["state": .string(try result.get().rawValue)]) }
@@ -67,17 +68,19 @@ struct PermitRoutes {
 }
 
 extension HTTPProblem {
-    /// - Parameter retryAfter: the time until a retry, in milliseconds; -1 if it is unknown.
+    /// Returns the problem of a call that gets no permit.
+    /// - Parameter retryAfterMilliseconds: the time until a retry; -1 if it is unknown.
     static func refused(
-        _ reason: PermitResult.Reason, _ state: BreakerSnapshot.State, service: String, retryAfter: Int64
+        _ reason: PermitResult.Reason, _ state: BreakerSnapshot.State, service: String,
+        retryAfter retryAfterMilliseconds: Int64
     ) -> HTTPProblem {
         var problem =
             switch reason {
-            case .limited: limited(service: service, retryAfter: retryAfter)
+            case .limited: limited(service: service, retryAfter: retryAfterMilliseconds)
             case .open: HTTPProblem(.open, "the breaker of the service \"\(service)\" is open; do not call it now")
             case .busy: HTTPProblem(.busy, "too many calls to the service \"\(service)\" are in progress; try again later")
             }
-        problem.retry(after: retryAfter)
+        problem.retry(after: retryAfterMilliseconds)
         problem.fields["reason"] = .string(reason.rawValue)
         problem.fields["state"] = .string(state.rawValue)
         return problem

@@ -3,7 +3,7 @@ internal import InterlockCore
 internal import NIOHTTP1
 internal import SidecarSettings
 
-/// Services and their breakers: shows and overrides them.
+/// Services and their breakers: shows their states, and overrides them.
 struct ServiceRoutes {
     let coordinator: Coordinator
     let probe: ProbeReadings.Lookup
@@ -37,9 +37,9 @@ struct ServiceRoutes {
     private func override(_ call: HTTPCall) async throws -> HTTPResponse {
         let service = try call.name("service").text
         let fields = try call.fields("state", "for_ms", "reason")
-        let body: Override = try fields.requiredChoice("state")
+        let newState: Override = try fields.requiredChoice("state")
         let status = try await coordinator.forceBreaker(
-            service: service, to: BreakerSnapshot.Forced(rawValue: body.rawValue),
+            service: service, to: BreakerSnapshot.Forced(rawValue: newState.rawValue),
             forMilliseconds: try fields.integer("for_ms", in: 1...RequestLimits.maximumMilliseconds),
             reason: try fields.text("reason") ?? "", by: call.caller.name)
         return try .json(reply(status))

@@ -7,14 +7,14 @@ package enum DomainListReply {
     private static let maximumRules = 1000
 
     package static func fields(_ domains: [DomainReport]) -> [String: JSONValue] {
-        var remaining = maximumRules
-        var shown: [JSONValue] = []
+        var remainingCount = maximumRules
+        var list: [JSONValue] = []
         for domain in domains {
-            let rules = domain.rules.prefix(remaining)
-            remaining -= rules.count
-            shown.append(.object(fields(domain, rules)))
+            let rules = domain.rules.prefix(remainingCount)
+            remainingCount -= rules.count
+            list.append(.object(fields(domain, rules)))
         }
-        return ["domains": .array(shown)]
+        return ["domains": .array(list)]
     }
 
     private static func fields(_ report: DomainReport, _ rules: ArraySlice<DomainReport.Rule>) -> [String: JSONValue] {
@@ -23,7 +23,7 @@ package enum DomainListReply {
             "independent": .bool(report.domain.isIndependent),
             "shadow": .bool(report.domain.isShadow),
             "when_redis_is_down": .string(report.domain.whenRedisIsDown.rawValue),
-            "counters": .integer(Int64(report.counters)),
+            "counters": .integer(Int64(report.counterCount)),
             "rules": .array(rules.map { .object(fields($0)) }),
             "rules_total": .integer(Int64(report.rules.count)),
         ]

@@ -1,7 +1,7 @@
 package import Interlock
 package import InterlockCore
 
-/// The fleet's Redis, as this sidecar sees it.
+/// The state of the fleet's Redis database, from this sidecar's view, as JSON.
 package enum RedisStatusReply {
     package static func fields(_ status: CoordinatorStatus) -> [String: JSONValue] {
         [
@@ -14,14 +14,15 @@ package enum RedisStatusReply {
             "topology": .string(status.cluster != nil ? "cluster" : status.primary != nil ? "sentinel" : "single"),
             "primary": status.primary.map(primary) ?? .null,
             "cluster": status.cluster.map(cluster) ?? .null,
-            "replicas": status.replicas.map { .integer(Int64($0)) } ?? .null,
+            "replicas": status.replicaCount.map { .integer(Int64($0)) } ?? .null,
             "wait_replicas": .integer(Int64(status.waitReplicas)),
         ]
     }
 
     private static func clusterPrimary(_ primary: ClusterStatus.Primary) -> JSONValue {
         .object([
-            "address": .string(primary.address), "slots": .integer(Int64(primary.slots)), "connected": .bool(primary.isConnected),
+            "address": .string(primary.address), "slots": .integer(Int64(primary.slotCount)),
+            "connected": .bool(primary.isConnected),
         ])
     }
 
@@ -31,8 +32,8 @@ package enum RedisStatusReply {
         return .object([
             "primaries": .array(cluster.primaries.map(clusterPrimary)),
             "epoch": epoch,
-            "slots_covered": .integer(Int64(cluster.slotsCovered)),
-            "switches": .integer(Int64(cluster.switches)),
+            "slots_covered": .integer(Int64(cluster.coveredSlotCount)),
+            "switches": .integer(Int64(cluster.switchCount)),
             "last_switch_ms": lastSwitchDuration,
         ])
     }
@@ -42,15 +43,15 @@ package enum RedisStatusReply {
             "name": .string(primary.name),
             "address": primary.address.map { .string($0) } ?? .null,
             "epoch": primary.epoch.map { .integer($0) } ?? .null,
-            "sentinels": .integer(Int64(primary.sentinels)),
-            "sentinels_answering": .integer(Int64(primary.sentinelsAnswering)),
-            "switches": .integer(Int64(primary.switches)),
+            "sentinels": .integer(Int64(primary.sentinelCount)),
+            "sentinels_answering": .integer(Int64(primary.answeringSentinelCount)),
+            "switches": .integer(Int64(primary.switchCount)),
             "last_switch_ms": primary.lastSwitchDuration.map { .integer($0.wholeMilliseconds) } ?? .null,
         ])
     }
 }
 
-/// The live sidecars, under the names that `FLEET.LIST` uses.
+/// The live sidecars as JSON, with the names that `FLEET.LIST` uses.
 package enum FleetReply {
     package static func fields(_ sidecars: [FleetMember]) -> [String: JSONValue] { ["sidecars": .array(sidecars.map(member))] }
 

@@ -1,10 +1,10 @@
 /// The field `Forwarded` (RFC 7239).
 enum Forwarded {
-    /// Returns the element for one request.
+    /// Returns the element that describes one request: its client's address, its host and its scheme.
     static func element(for address: String?, host: String?, isTLS: Bool) -> String {
-        // A colon, as in an IPv6 address or a port, needs quotes.
+        // An IPv6 address contains colons, which need quotes.
         let client = address.map { $0.contains(":") ? "\"[\($0)]\"" : $0 } ?? "unknown"
-        let named = host.map { ";host=\"\($0.filter { $0 != "\"" && $0 != "\\" })\"" } ?? ""
-        return "for=\(client)\(named);proto=\(isTLS ? "https" : "http")"
+        let hostParameter = host.map { ";host=\"\($0.filter { $0 != "\"" && $0 != "\\" })\"" } ?? ""
+        return "for=\(client)\(hostParameter);proto=\(isTLS ? "https" : "http")"
     }
 }

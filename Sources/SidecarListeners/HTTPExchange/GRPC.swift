@@ -1,11 +1,14 @@
 package import NIOHTTP1
 
-/// The end of gRPC calls: a status in the trailers, or in the head if nothing follows (gRPC over HTTP2, "Responses").
+/// The fields of gRPC over HTTP/2. A call ends with a status in the trailers, or in the head if nothing follows (gRPC
+/// over HTTP2, "Responses").
 package enum GRPC {
+    /// Returns whether a message with these fields belongs to a gRPC call.
     package static func isUsed(in headers: HTTPHeaders) -> Bool {
         GRPCStatus.isUsed(in: headers.first(name: "Content-Type"))
     }
 
+    /// Returns the status of a call that ends with these fields; `nil` if they have none.
     package static func status(in headers: HTTPHeaders) -> GRPCStatus? {
         headers.first(name: "grpc-status").flatMap { Int($0) }.map { GRPCStatus(rawValue: $0) ?? .unknown }
     }
@@ -19,7 +22,7 @@ package enum GRPC {
         response.headers.add(
             name: "grpc-message", value: GRPCStatus.encoded(problem.detail))
         response.headers.add(contentsOf: problem.headers)
-        // The time that clients wait before they retry by themselves (gRFC A6, "Pushback").
+        // gRPC clients wait for this time before an automatic retry (gRFC A6, "Pushback").
         if case .integer(let milliseconds)? = problem.fields["retry_after_ms"], milliseconds >= 0 {
             response.headers.add(name: "grpc-retry-pushback-ms", value: "\(milliseconds)")
         }

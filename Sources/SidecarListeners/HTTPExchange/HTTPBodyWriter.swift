@@ -8,13 +8,13 @@ package struct HTTPBodyWriter: Sendable {
     /// The error of a write after the client has left.
     struct Closed: Error {}
 
-    /// Writes text, and waits until the client can take more.
-    /// - Throws: if the client has left.
+    /// Writes text, and waits until the client can accept more.
+    /// - Throws: `Closed` if the client has left.
     func write(_ text: String) async throws {
         try await eventLoop.flatSubmit { [responder, eventLoop] in
-            let done = eventLoop.makePromise(of: Void.self)
-            responder.value.write(ByteBuffer(string: text), done)
-            return done.futureResult
+            let completion = eventLoop.makePromise(of: Void.self)
+            responder.value.write(ByteBuffer(string: text), completion)
+            return completion.futureResult
         }.get()
     }
 }

@@ -3,9 +3,9 @@ package import NIOCore
 package import NIOHTTP1
 package import SidecarTelemetry
 
-/// One admitted request.
+/// A request that its route has admitted.
 package struct HTTPCall: Sendable {
-    /// The head of the request and its context: one object for all copies of the call.
+    /// The head of the request and its context, in one object that all copies of the call share.
     final class Request: Sendable {
         let head: HTTPRequestHead
         let target: HTTPTarget
@@ -13,9 +13,9 @@ package struct HTTPCall: Sendable {
         let parameters: [(name: String, value: String)]
         let caller: AccessControl.Caller
         let access: AccessControl
-        /// The presence of the client that waits for the response.
-        let peer: ClientPresence
-        /// The sidecar's shutdown.
+        /// Whether the client that waits for the response is still there.
+        let presence: ClientPresence
+        /// The event of the sidecar's shutdown.
         let shutdown: OneTimeEvent
         /// The client, as an element of `Forwarded` (RFC 7239).
         let forwarded: String
@@ -24,7 +24,7 @@ package struct HTTPCall: Sendable {
 
         init(
             head: HTTPRequestHead, target: HTTPTarget, parameters: [(name: String, value: String)], caller: AccessControl.Caller,
-            access: AccessControl, peer: ClientPresence, shutdown: OneTimeEvent, forwarded: String,
+            access: AccessControl, presence: ClientPresence, shutdown: OneTimeEvent, forwarded: String,
             span: NIOLoopBound<Span>?
         ) {
             self.head = head
@@ -32,7 +32,7 @@ package struct HTTPCall: Sendable {
             self.parameters = parameters
             self.caller = caller
             self.access = access
-            self.peer = peer
+            self.presence = presence
             self.shutdown = shutdown
             self.forwarded = forwarded
             self.span = span
@@ -56,33 +56,36 @@ package struct HTTPCall: Sendable {
     package var access: AccessControl { request.access }
     /// Whether the API key of this request has since been removed.
     var isKeyRemoved: Bool { access.current(caller) == nil }
-    var peer: ClientPresence { request.peer }
+    var presence: ClientPresence { request.presence }
     package var shutdown: OneTimeEvent { request.shutdown }
     package var forwarded: String { request.forwarded }
     /// The request's span, for use on the event loop; `nil` if the request is not traced.
     package var span: Span? { request.span?.value }
 
-    /// Returns the path's variable segment with this name.
+    /// Returns the value of the path's variable segment with this name.
     func parameter(_ segment: String) -> String {
         request.parameters.first { $0.name == segment }?.value ?? ""
     }
 
-    /// Returns the path's variable segment with this name, as a resource name.
+    /// Returns the value of the path's variable segment with this name, as a resource name.
+    /// - Throws: `HTTPProblem` if the value is not a valid name.
     package func name(_ segment: String) throws -> ResourceName {
         try ResourceName(parameter(segment), parameter: segment)
     }
 
-    package func query(_ known: String...) throws -> HTTPQuery {
-        try HTTPQuery(target.query, known: known)
+    /// Returns the query's parameters.
+    /// - Throws: `HTTPProblem` if the query is malformed, or has other parameters than the known ones.
+    package func query(_ knownNames: String...) throws -> HTTPQuery {
+        try HTTPQuery(target.query, knownNames: knownNames)
     }
 
     package func header(_ name: String) -> String? { head.headers.first(name: name) }
 
-    /// Returns the fence in a header field; `nil` if the field is missing.
+    /// Returns the fencing token in a header field; `nil` if the field is missing.
     func fence(_ field: String) throws(HTTPProblem) -> Int64? {
         guard let text = header(field) else { return nil }
-        guard let fence = Int64(text), RequestLimits.fences.contains(fence) else {
-            let range = "\(RequestLimits.fences.lowerBound) to \(RequestLimits.fences.upperBound)"
+        guard let fence = Int64(text), RequestLimits.fenceRange.contains(fence) else {
+            let range = "\(RequestLimits.fenceRange.lowerBound) to \(RequestLimits.fenceRange.upperBound)"
             throw HTTPProblem(.invalid, "\(field): expected a whole number from \(range), got \"\(Excerpt(text))\"")
         }
         return fence
@@ -97,13 +100,13 @@ package struct HTTPCall: Sendable {
 
     /// Returns the body's fields.
     /// - Throws: `HTTPProblem` if the body is invalid or has other fields than the known ones.
-    func fields(_ known: String...) throws -> JSONFields {
-        try fields(known)
+    func fields(_ knownNames: String...) throws -> JSONFields {
+        try fields(knownNames)
     }
 
-    func fields(_ known: [String]) throws -> JSONFields {
-        try JSONFields(reading: body, known: known)
+    func fields(_ knownNames: [String]) throws -> JSONFields {
+        try JSONFields(reading: body, knownNames: knownNames)
     }
 
-    static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPLimits.body) bytes")
+    static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPLimits.bodyBytes) bytes")
 }

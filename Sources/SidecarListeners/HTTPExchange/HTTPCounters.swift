@@ -4,19 +4,21 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import SidecarTelemetry
 
-/// Counters of a route's responses by class of status, and a histogram of their latencies. Made once per route, so that
+/// Counts a route's responses by class of status, and measures their latency. Created once for each route, so that
 /// counting needs no lookup.
 struct HTTPRouteCounters: Sendable {
+    /// The first digit of the lowest status that a response can have.
     private let firstClass: Int
-    private let classes: [Counter]
-    private let times: TimeHistogram
+    /// The counters by class of status, starting with `firstClass`.
+    private let counters: [Counter]
+    private let latencies: TimeHistogram
 
     init(_ route: HTTPRoute, in metrics: PrometheusRegistry) {
-        // An upstream may change the protocol. No other response ends with a status below 200.
+        // An upstream may switch protocols, with status 101. Every other final response has a status of 200 or more.
         firstClass = if case .relay = route.handler { 1 } else { 2 }
         let method = route.method?.rawValue ?? "any"
-        times = metrics.latencies("interlock_http_request_seconds", [("method", method), ("route", route.path)])
-        classes = (firstClass...5).map { digit in
+        latencies = metrics.latencies("interlock_http_request_seconds", [("method", method), ("route", route.path)])
+        counters = (firstClass...5).map { digit in
             Counter(
                 label: "interlock_http_requests_total",
                 dimensions: [("method", method), ("route", route.path), ("status", "\(digit)xx")],
@@ -24,16 +26,17 @@ struct HTTPRouteCounters: Sendable {
         }
     }
 
+    /// Records a response.
     /// - Parameter time: the time from the request's head to its response.
-    func answered(_ status: HTTPResponseStatus, in time: TimeAmount, trace: TraceContext?) {
-        times.recordNanoseconds(time.nanoseconds, trace: trace)
+    func recordResponse(_ status: HTTPResponseStatus, in time: TimeAmount, trace: TraceContext?) {
+        latencies.recordNanoseconds(time.nanoseconds, trace: trace)
         let index = Int(status.code) / 100 - firstClass
-        guard classes.indices.contains(index) else { return }
-        classes[index].increment()
+        guard counters.indices.contains(index) else { return }
+        counters[index].increment()
     }
 }
 
-/// Counters of requests that were rejected before they reached a route, by the problem's code.
+/// Counts the requests that were rejected before they reached a route, by the problem's code.
 struct HTTPRefusalCounters: Sendable {
     private let counters: [HTTPProblem.Code: Counter]
 

@@ -4,8 +4,8 @@ package import NIOHTTP1
 
 /// An error in the form that clients receive: `application/problem+json` (RFC 9457).
 package struct HTTPProblem: Error, Sendable {
-    /// The code that a program switches on. A held lock, a lost lease and an unavailable Redis never have the same
-    /// code.
+    /// The code that a program switches on. A held lock, a lost lease and an unreachable Redis always have different
+    /// codes.
     package enum Code: String, CaseIterable, Sendable {
         case invalid
         case unauthenticated
@@ -36,10 +36,10 @@ package struct HTTPProblem: Error, Sendable {
     static let mediaType = "application/problem+json"
 
     package var code: Code
-    /// A human-readable explanation: what was asked, what was wrong, and what to do.
+    /// An explanation for people: what was requested, what was wrong, and what to do.
     package var detail: String
     var headers = HTTPHeaders()
-    /// Further members of the JSON object.
+    /// The additional members of the JSON object.
     package var fields: [String: JSONValue] = [:]
 
     package init(_ code: Code, _ detail: String) {
@@ -121,7 +121,7 @@ extension HTTPProblem.Code {
     }
 }
 
-/// The problems that several types report.
+/// Problems that several types report.
 extension HTTPProblem {
     static let noSuchPath = HTTPProblem(
         .unknownPath, "no such path; see /openapi.yaml for all paths, and write a \"/\" within a name as %2F")
@@ -190,7 +190,8 @@ extension HTTPProblem {
 }
 
 extension HTTPProblem {
-    /// The problem of a request that cannot be read, without the names of libraries and their source files.
+    /// Creates the problem of a request that cannot be read. The detail does not expose the names of libraries and
+    /// their source files, unlike the error's own description.
     init(malformed error: any Error, _ limits: NIOHTTPDecoderLimitConfiguration) {
         if case .headerOverflow? = error as? HTTPParserError {
             self.init(

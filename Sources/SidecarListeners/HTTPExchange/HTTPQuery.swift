@@ -1,20 +1,22 @@
 internal import InterlockCore
 internal import SidecarSettings
 
-/// The query of a request, with only known parameters, each at most once and decoded once.
+/// The parameters of a request's query. Every parameter is known, and appears once.
 package struct HTTPQuery: Sendable {
     private let values: [String: String]
 
-    /// - Throws: `HTTPProblem` if the query is malformed, or repeats a parameter or has an unknown one.
-    package init(_ query: Substring?, known: [String]) throws {
+    /// Parses a query, and decodes its percent-encoding once.
+    /// - Throws: `HTTPProblem` if the query is malformed, repeats a parameter, or has an unknown one.
+    package init(_ query: Substring?, knownNames: [String]) throws {
         var values: [String: String] = [:]
         for pair in (query ?? "").split(separator: "&") {
-            let end = pair.firstIndex(of: "=") ?? pair.endIndex
-            guard let name = PercentEncoding.decode(pair[..<end]),
-                let value = PercentEncoding.decode(end < pair.endIndex ? pair[pair.index(after: end)...] : "")
+            let nameEnd = pair.firstIndex(of: "=") ?? pair.endIndex
+            guard let name = PercentEncoding.decode(pair[..<nameEnd]),
+                let value = PercentEncoding.decode(nameEnd < pair.endIndex ? pair[pair.index(after: nameEnd)...] : "")
             else { throw HTTPProblem(.invalid, "the query is not percent-encoded UTF-8") }
-            guard known.contains(name) else {
-                let expected = known.isEmpty ? "this path has none" : "expected \(ConfigurationText.alternatives(known))"
+            guard knownNames.contains(name) else {
+                let expected =
+                    knownNames.isEmpty ? "this path has none" : "expected \(ConfigurationText.alternatives(knownNames))"
                 throw HTTPProblem(.invalid, "unknown query parameter \"\(Excerpt(name))\"; \(expected)")
             }
             guard values.updateValue(value, forKey: name) == nil else {

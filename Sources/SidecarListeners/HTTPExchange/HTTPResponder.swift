@@ -6,15 +6,15 @@ package import NIOCore
 package import NIOHTTP1
 internal import SidecarTelemetry
 
-/// Sends the response to one request. Confined to the event loop of its connection. Discards everything once the client
-/// has left.
+/// Sends the response to one request, and discards it once the client has left. Confined to the connection's event
+/// loop.
 package final class HTTPResponder {
     private enum Progress {
-        /// No part of the response was written.
+        /// The final response has not begun.
         case awaited
-        /// The head was written, and perhaps a part of the body.
+        /// The response's head is written, and perhaps a part of its body.
         case begun
-        /// The complete response was written, or the client has left.
+        /// The response is completely written, or the client has left.
         case over
     }
 
@@ -25,17 +25,19 @@ package final class HTTPResponder {
     private let isHead: Bool
     private let counters: HTTPRouteCounters?
     private let path: String
-    private let began: NIODeadline
+    private let startedAt: NIODeadline
     private let span: Span?
     private let logger: Logger
     private var progress = Progress.awaited
+    /// Called if the client leaves before its response is complete.
     private var disconnectHandler: (() -> Void)?
     /// Whether no body follows the head, even if the head announces one.
     private var omitsBody = false
     private var endsConnection = false
-    /// The writes to a stream that wait until the client takes more.
+    /// The promises to complete when the client can accept more of a streamed body.
     private var pendingWrites: [EventLoopPromise<Void>] = []
 
+    /// Creates the responder of one request.
     /// - Parameters:
     ///   - counters: the route's counters; `nil` if the request is rejected without a route.
     ///   - path: the route's path.
@@ -46,7 +48,7 @@ package final class HTTPResponder {
     ) {
         self.connection = connection
         self.context = context
-        began = context.eventLoop.now
+        startedAt = context.eventLoop.now
         writer = connection.writer
         self.counters = counters
         self.path = path
@@ -61,13 +63,14 @@ package final class HTTPResponder {
     /// The value of the `Date` field.
     package var date: String { connection.date }
 
-    /// Whether nothing was written, and the client is connected.
+    /// Whether the response has not begun, and the client is still connected.
     var isAwaited: Bool { progress == .awaited }
 
-    /// Whether everything was written, or the client has left.
-    package var isOver: Bool { progress == .over }
+    /// Whether the response is completely written, or the client has left.
+    package var hasEnded: Bool { progress == .over }
 
-    /// Calls `action` if the client leaves before its response is complete.
+    /// Calls `action` if the client leaves before its response is complete, or immediately if the responder has
+    /// finished.
     package func onDisconnect(_ action: @escaping () -> Void) {
         if progress == .over { action() } else { disconnectHandler = action }
     }
@@ -103,8 +106,8 @@ package final class HTTPResponder {
         }
     }
 
-    /// Sends an error.
-    /// - Returns: `false` if the client has left, or the error cannot be shown to a client.
+    /// Sends an error, or closes the connection if the error is not meant for clients.
+    /// - Returns: `false` if the client has left, or the connection was closed.
     @discardableResult
     func fail(_ error: any Error) -> Bool {
         let problem: HTTPProblem
@@ -112,7 +115,7 @@ package final class HTTPResponder {
         case let error as HTTPProblem: problem = error
         case let error as InterlockError: problem = HTTPProblem(error)
         default:
-            // The error contains nothing useful to a client.
+            // Other errors contain nothing that is useful to a client.
             abort()
             return false
         }
@@ -129,7 +132,7 @@ package final class HTTPResponder {
         }
     }
 
-    /// Adds the fields that every response of this API has.
+    /// Adds the fields of every response of this API.
     private func complete(_ response: inout HTTPResponse) {
         response.headers.add(name: "Date", value: date)
         response.headers.add(name: "Cache-Control", value: "no-store")
@@ -141,7 +144,7 @@ package final class HTTPResponder {
         }
     }
 
-    /// Writes the end of a response. If that fails, reports the response as undelivered, so that its grant is returned.
+    /// Writes the end of a response. If this fails, calls `ifUndelivered`, which releases what was granted.
     private func end(_ response: HTTPResponse) -> Bool {
         var written: EventLoopPromise<Void>?
         if let ifUndelivered = response.ifUndelivered {
@@ -153,6 +156,7 @@ package final class HTTPResponder {
         return true
     }
 
+    /// Starts the task that writes a streamed body.
     private func stream(_ write: @escaping @Sendable (HTTPBodyWriter) async throws -> Void, _ response: HTTPResponse) -> Bool {
         let eventLoop = context.eventLoop
         let responder = NIOLoopBound(self, eventLoop: eventLoop)
@@ -181,7 +185,7 @@ package final class HTTPResponder {
         writer.flush(context)
     }
 
-    /// Writes an informational response, except to HTTP/1.0 clients, which do not know it.
+    /// Writes an informational response, except to HTTP/1.0 clients, which do not understand it.
     package func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited, version != .http1_0 else { return }
         writeHead(status, headers)
@@ -192,6 +196,7 @@ package final class HTTPResponder {
         writer.write(.head(HTTPResponseHead(version: version, status: status, headers: headers)), to: context, promise: nil)
     }
 
+    /// Writes the head of the response.
     package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited else { return }
         progress = .begun
@@ -208,7 +213,7 @@ package final class HTTPResponder {
 
     /// Records the response's status in the metrics, the log and the span.
     private func record(_ status: HTTPResponseStatus) {
-        counters?.answered(status, in: eventLoop.now - began, trace: span?.context)
+        counters?.recordResponse(status, in: eventLoop.now - startedAt, trace: span?.context)
         logger.log(.httpAnswered, fields(status))
         guard let span else { return }
         span.set("http.response.status_code", Int64(status.code))
@@ -221,6 +226,7 @@ package final class HTTPResponder {
         return fields
     }
 
+    /// Writes part of the body.
     package func write(_ part: ByteBuffer) {
         guard progress == .begun else { return }
         writePart(part)
@@ -237,7 +243,7 @@ package final class HTTPResponder {
         writer.flush(context)
     }
 
-    /// Changes the protocol: `handler` reads and writes the connection's bytes from now on.
+    /// Switches protocols: from now on, `handler` reads and writes the connection's bytes.
     /// - Throws: if the client has left.
     package func switchProtocols(_ headers: HTTPHeaders, to handler: any ChannelHandler) throws {
         guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
@@ -250,10 +256,10 @@ package final class HTTPResponder {
         try connection.handOver(to: handler)
     }
 
-    /// Whether the client can take more now.
+    /// Whether the client can accept more now.
     package var isWritable: Bool { context.channel.isWritable }
 
-    /// Ends the connection, so that an incomplete response does not seem complete.
+    /// Closes the connection, so that an incomplete response does not seem complete.
     package func abort() {
         guard progress != .over else { return }
         progress = .over
@@ -263,13 +269,13 @@ package final class HTTPResponder {
         connection.abort()
     }
 
-    /// Resumes or pauses reading the request.
-    package func read(_ isWanted: Bool) {
+    /// Resumes or pauses reading the request's body.
+    package func setReading(_ isWanted: Bool) {
         guard progress != .over else { return }
-        connection.read(isWanted)
+        connection.setReading(isWanted)
     }
 
-    /// Calls the relay's `timerFired` at this time. Replaces an earlier deadline.
+    /// Sets the time at which the relay's `timerFired` is called. Replaces an earlier deadline.
     package func setTimer(_ deadline: NIODeadline) {
         guard progress != .over else { return }
         connection.setTimer(deadline)
@@ -285,9 +291,9 @@ package final class HTTPResponder {
         span?.end()
         var written = written
         if connection.needsResponseWritten {
-            let end = written ?? context.eventLoop.makePromise(of: Void.self)
-            end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.responseWritten() }
-            written = end
+            let endWritten = written ?? context.eventLoop.makePromise(of: Void.self)
+            endWritten.futureResult.assumeIsolated().whenSuccess { [connection] in connection.responseWritten() }
+            written = endWritten
         }
         writer.write(omitsBody ? .body(.byteBuffer(ByteBuffer())) : .end(trailers), to: context, promise: written)
         connection.responseEnded(endsConnection: endsConnection)
@@ -295,13 +301,15 @@ package final class HTTPResponder {
 
     // MARK: Reports from the connection
 
+    /// Completes the pending writes if the client can accept more.
     func writabilityChanged(_ isWritable: Bool) {
         guard isWritable else { return }
         let pendingWrites = pendingWrites
         self.pendingWrites = []
-        for writer in pendingWrites { writer.succeed() }
+        for write in pendingWrites { write.succeed() }
     }
 
+    /// Handles the client's departure: calls the action of `onDisconnect`.
     func clientDisconnected() {
         guard progress != .over else { return }
         span?.fail(StepTrace.givenUpReason)
@@ -310,7 +318,7 @@ package final class HTTPResponder {
         disconnectHandler?()
     }
 
-    /// Ends a request whose rest cannot be read.
+    /// Ends a request that cannot be read to its end: responds with the problem, or aborts a response that has begun.
     func abort(_ problem: HTTPProblem) {
         guard progress != .over else { return }
         let disconnectHandler = disconnectHandler
@@ -324,7 +332,7 @@ package final class HTTPResponder {
         abort()
     }
 
-    /// Called when the connection has ended.
+    /// Ends the response, because the connection has ended.
     func connectionEnded() {
         let disconnectHandler = disconnectHandler
         self.disconnectHandler = nil
@@ -333,31 +341,32 @@ package final class HTTPResponder {
         span?.abandon()
         let pendingWrites = pendingWrites
         self.pendingWrites = []
-        for writer in pendingWrites { writer.fail(HTTPBodyWriter.Closed()) }
+        for write in pendingWrites { write.fail(HTTPBodyWriter.Closed()) }
     }
 
-    func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
-        guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
+    /// Writes part of a streamed body. Completes `completion` when the client can accept more.
+    func write(_ part: ByteBuffer, _ completion: EventLoopPromise<Void>) {
+        guard progress == .begun else { return completion.fail(HTTPBodyWriter.Closed()) }
         writePart(part)
         writer.flush(context)
         // The flush may have shown that the client has left.
-        guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
-        if isWritable { done.succeed() } else { pendingWrites.append(done) }
+        guard progress == .begun else { return completion.fail(HTTPBodyWriter.Closed()) }
+        if isWritable { completion.succeed() } else { pendingWrites.append(completion) }
     }
 }
 
-/// The connection of a responder.
+/// The connection on which a responder sends.
 protocol HTTPRespondingConnection: AnyObject {
-    /// Called before the head of the response is written.
-    /// - Returns: whether another request may follow.
+    /// Records that the head of the response is about to be written.
+    /// - Returns: whether another request may follow on the connection.
     func responseBegins() -> Bool
-    /// Called when the client was asked for its body.
+    /// Records that the client was asked to send its body.
     func continueSent()
-    /// Whether `responseWritten` must follow a response that completes now.
+    /// Whether the responder must call `responseWritten` if the response completes now.
     var needsResponseWritten: Bool { get }
-    /// Called when the response is complete, before it is flushed.
+    /// Records that the response is complete, before it is flushed.
     func responseEnded(endsConnection: Bool)
-    /// Called when the end of the response was passed to the network.
+    /// Records that the end of the response was passed to the network.
     func responseWritten()
     var writer: ResponseWriter { get }
     /// The value of the `Date` field.
@@ -366,7 +375,8 @@ protocol HTTPRespondingConnection: AnyObject {
     func abort()
     /// Passes the connection's bytes to `handler` until the connection ends.
     func handOver(to handler: any ChannelHandler) throws
-    /// Resumes or pauses reading the request.
-    func read(_ isWanted: Bool)
+    /// Resumes or pauses reading the request's body.
+    func setReading(_ isWanted: Bool)
+    /// Sets the time at which the relay's `timerFired` is called.
     func setTimer(_ deadline: NIODeadline)
 }

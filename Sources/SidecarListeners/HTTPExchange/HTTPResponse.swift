@@ -3,14 +3,14 @@ internal import InterlockCore
 package import NIOCore
 package import NIOHTTP1
 
-/// A route's response.
+/// The response of a route.
 package struct HTTPResponse: Sendable {
     package enum Body: Sendable {
         case none
         case complete(ByteBuffer)
-        /// Written by the function until it returns. An error that it throws ends the connection.
+        /// Written by this function, until it returns. If it throws an error, the connection closes.
         case stream(@Sendable (HTTPBodyWriter) async throws -> Void)
-        /// Written by the owner of the responder, on the event loop, until `writeEnd`.
+        /// Written through the responder, on the event loop, until `writeEnd`.
         case open
     }
 
@@ -19,7 +19,7 @@ package struct HTTPResponse: Sendable {
     package var body = Body.none
     /// Whether the connection closes after the response, because the rest of the request is not read.
     var endsConnection = false
-    /// Whether the response is another server's, to which no fields are added.
+    /// Whether the response has another server's form, so that no fields are added.
     package var isRelayed = false
     /// Releases what was granted if the response could not be written. Called on the event loop.
     var ifUndelivered: (@Sendable () -> Void)?
@@ -34,7 +34,7 @@ package struct HTTPResponse: Sendable {
         try HTTPResponse(status, encoding: value, mediaType: "application/json")
     }
 
-    /// Returns the same as `json`, but without an encoder, for frequent responses.
+    /// Returns the same response as `json`, but without the cost of an encoder, for frequent responses.
     /// - Parameter fields: the fields of the object, sorted by name as in all responses.
     static func object(_ fields: KeyValuePairs<String, JSONValue>, _ status: HTTPResponseStatus = .ok) -> HTTPResponse {
         assert(zip(fields, fields.dropFirst()).allSatisfy { $0.key < $1.key }, "fields are in the order of their names")
@@ -58,7 +58,7 @@ package struct HTTPResponse: Sendable {
         self.init(problem.status)
         set(problem.orderedFields, mediaType: HTTPProblem.mediaType)
         headers.add(contentsOf: problem.headers)
-        // The request was not read to its end, or never ended.
+        // The rest of the request is not read, or will not arrive.
         endsConnection = problem.code == .tooLarge || problem.code == .cancelled
     }
 

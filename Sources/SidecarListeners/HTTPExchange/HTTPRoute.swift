@@ -5,18 +5,18 @@ package import SidecarSettings
 package struct HTTPRoute: Sendable {
     /// The callers that a route admits.
     package enum Admission: Sendable, Equatable {
-        /// Everybody, even without a key.
+        /// Every caller, even without a key.
         case anyone
-        /// A caller with this role; everybody if no keys are configured.
+        /// A caller whose key has this role; every caller if no keys are configured.
         case role(APIKey.Role)
-        /// A caller with a key; nobody if no keys are configured.
+        /// A caller with a key; no caller if no keys are configured.
         case keyHolder
-        /// A caller with the role `use` that shows its key in `X-Api-Key`, because `Authorization` is meant for the
-        /// upstream.
+        /// A caller that presents its key in `X-Api-Key`, because `Authorization` is meant for the upstream; every
+        /// caller if no keys are configured.
         case upstreamCaller
     }
 
-    /// Creates the relay for one request. `hasBody` is `true` if something follows the request's head.
+    /// Creates the relay for one request. `hasBody` is `true` if a body follows the request's head.
     package typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ responder: HTTPResponder) throws -> any HTTPRelay
 
     /// The producer of the response.
@@ -34,13 +34,13 @@ package struct HTTPRoute: Sendable {
     /// The path, with the names of its variable segments in braces, as in the OpenAPI description.
     let path: String
     let admission: Admission
-    /// Whether `HEAD` is served too: for a `GET` without side effects whose response ends.
+    /// Whether `HEAD` is served too, as for a `GET` without side effects whose response ends.
     let servesHead: Bool
     /// Whether the path's last variable matches zero or more segments.
     let hasTail: Bool
-    /// Whether requests are traced, as are frequent ones that make a decision.
+    /// Whether requests are traced, as for frequent requests that make a decision.
     let isTraced: Bool
-    /// Whether the route is also served in reserve slots, when all others are taken.
+    /// Whether the route is also served in reserve slots, when all ordinary slots are taken.
     let isServedWhenFull: Bool
     let handler: Handler
 
@@ -58,6 +58,7 @@ package struct HTTPRoute: Sendable {
         self.handler = handler
     }
 
+    /// Creates a route whose requests are handled in a task.
     init(
         _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), servesHead: Bool? = nil,
         isServedWhenFull: Bool = false, inTask handle: @escaping @Sendable (HTTPCall) async throws -> HTTPResponse
@@ -67,7 +68,8 @@ package struct HTTPRoute: Sendable {
             .inTask(handle))
     }
 
-    /// - Parameter handle: responds on the event loop, or throws the problem.
+    /// Creates a route whose requests are handled on the event loop.
+    /// - Parameter handle: responds, immediately or later, or throws the problem.
     package init(
         _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), servesHead: Bool? = nil,
         isTraced: Bool = true, isServedWhenFull: Bool = false,

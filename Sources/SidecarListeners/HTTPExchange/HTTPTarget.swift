@@ -6,7 +6,7 @@ internal import SidecarSettings
 package struct HTTPTarget: Sendable {
     /// The prefix of the targets that lead to a service.
     static let proxyPrefix = ProxyTarget.prefix
-    /// The header field that names a service: in a request whose path does not name it, and in the response.
+    /// The header field that names a service, in a request whose path does not name it and in a relayed response.
     package static let serviceField = "Interlock-Service"
 
     /// The path, which starts with a slash unless the target has another form, such as `*`.
@@ -18,8 +18,8 @@ package struct HTTPTarget: Sendable {
     /// The authority of a target in absolute form, which overrides the `Host` field (RFC 9112, section 3.2.2).
     let authority: Substring?
 
-    /// Returns the target of a request. If the head names a service, the target is that service's upstream, whatever
-    /// the path: clients such as gRPC's cannot choose how their paths begin.
+    /// Returns the target of a request. If a header field names a service, the target leads to that service, whatever
+    /// the path: gRPC clients, for example, cannot choose how their paths begin.
     static func uri(of head: HTTPRequestHead) throws(HTTPProblem) -> String {
         guard let service = head.headers.first(name: serviceField) else { return head.uri }
         let name = try ResourceName(service, parameter: serviceField)
@@ -39,13 +39,15 @@ package struct HTTPTarget: Sendable {
         }
     }
 
+    /// Removes and returns the authority at the start of a target in absolute form; `nil` for other forms.
     private static func takeAuthority(of text: inout Substring) -> Substring? {
         guard text.utf8.first != UInt8(ascii: "/") else { return nil }
         let lowered = text.prefix(8).lowercased()
         guard let scheme = ["http://", "https://"].first(where: { lowered.hasPrefix($0) }) else { return nil }
-        let rest = text.dropFirst(scheme.count)
-        let end = rest.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? rest.endIndex
-        text = end < rest.endIndex ? rest[end...] : "/"
-        return rest[..<end]
+        let afterScheme = text.dropFirst(scheme.count)
+        let end =
+            afterScheme.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? afterScheme.endIndex
+        text = end < afterScheme.endIndex ? afterScheme[end...] : "/"
+        return afterScheme[..<end]
     }
 }

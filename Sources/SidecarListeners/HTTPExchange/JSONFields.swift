@@ -9,9 +9,9 @@ package struct JSONFields {
 
     private let values: [String: JSONValue]
 
-    /// Reads a body. An empty one has no fields.
-    /// - Throws: `HTTPProblem`, which names the field and what was expected.
-    package init(reading body: ByteBuffer, known: [String]) throws {
+    /// Reads a body. An empty body has no fields.
+    /// - Throws: `HTTPProblem` if the body is not a JSON object, or has a field that is not known.
+    package init(reading body: ByteBuffer, knownNames: [String]) throws {
         guard body.readableBytes > 0 else {
             values = [:]
             return
@@ -23,14 +23,16 @@ package struct JSONFields {
             throw HTTPProblem(
                 .invalid,
                 "the body is not well-formed JSON, or nested deeper than \(Self.maximumDepth) levels; send one object with the fields "
-                    + Self.list(known))
+                    + Self.list(knownNames))
         }
         guard case .object(let fields) = document else {
-            throw HTTPProblem(.invalid, "the body is \(document.kind), not a JSON object with the fields \(Self.list(known))")
-        }
-        if let unknown = fields.keys.sorted().first(where: { !known.contains($0) }) {
             throw HTTPProblem(
-                .invalid, "unknown field \"\(Excerpt(unknown))\"; expected \(ConfigurationText.alternatives(known))")
+                .invalid, "the body is \(document.kind), not a JSON object with the fields \(Self.list(knownNames))")
+        }
+        if let unknown = fields.keys.sorted().first(where: { !knownNames.contains($0) }) {
+            throw HTTPProblem(
+                .invalid,
+                "unknown field \"\(Excerpt(unknown))\"; expected \(ConfigurationText.alternatives(knownNames))")
         }
         values = fields.filter { $0.value != .null }
     }
@@ -66,13 +68,13 @@ package struct JSONFields {
         return text
     }
 
-    /// Returns a string that follows the rule of names.
+    /// Returns a string that must be a valid name.
     func name(_ field: String) throws -> String? {
         guard let text = try text(field) else { return nil }
         return try ResourceName(text, parameter: field).text
     }
 
-    /// Returns strings that follow the rule of names.
+    /// Returns an array of strings that must be valid names.
     func names(_ field: String) throws -> [ResourceName]? {
         guard let value = values[field] else { return nil }
         guard case .array(let list) = value else {
@@ -96,7 +98,7 @@ package struct JSONFields {
         return flag
     }
 
-    /// Returns one of a few words.
+    /// Returns the case that a string names.
     func choice<Choice: RawRepresentable & CaseIterable>(_ field: String) throws -> Choice? where Choice.RawValue == String {
         guard let text = try text(field) else { return nil }
         guard let choice = Choice(rawValue: text) else {
@@ -123,7 +125,8 @@ package struct JSONFields {
 }
 
 extension ResourceName {
-    /// - Throws: `HTTPProblem`, whose detail begins with `parameter`.
+    /// Creates the name in a request's parameter.
+    /// - Throws: `HTTPProblem` if it is invalid. The problem's detail begins with `parameter`.
     package init(_ text: String, parameter: String) throws(HTTPProblem) {
         do throws(Violation) {
             try self.init(text)

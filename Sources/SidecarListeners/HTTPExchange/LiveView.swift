@@ -3,15 +3,19 @@ package import NIOCore
 
 /// One view of the console.
 package enum LiveView: Hashable, Sendable {
-    /// Renders one frame of a view: all its parts in one JSON object on one line. Called on the event loop.
+    /// Renders one frame of a view, a JSON object on one line with all parts of the view, and passes it to `show`.
+    /// Called on the event loop.
     package typealias Source =
         @Sendable (LiveView, _ show: @escaping (ByteBuffer) -> Void) throws(InterlockError) -> Void
 
     case overview
-    /// - `search`: the exact text that the names contain; empty for all names.
-    /// - `cursor`: the beginning of the page, as the previous page gives it; "0" for the first page.
+    /// A page of the locks.
+    /// - `search`: a part of the names to list; empty for all names.
+    /// - `cursor`: the cursor that the previous page returned; "0" for the first page.
     case locks(search: ExactText, cursor: String)
     case lock(ResourceName)
+    /// A page of the services.
+    /// - `search`: a part of the names to list; empty for all names.
     /// - `from`: the number of services before the page.
     case services(search: ExactText, from: Int)
     case service(ExactText)
@@ -25,13 +29,14 @@ package enum LiveView: Hashable, Sendable {
     }
 
     /// Reads a client's request for a view, from the RESP or the HTTP API.
-    /// - Throws: `InterlockError` with `invalid` if an argument is missing, wrong, or not one of the view's.
+    /// - Throws: `InterlockError` with the code `invalid` if an argument is missing, malformed, or does not belong to
+    ///   the view.
     package init(
         _ view: String, name: String? = nil, search: String? = nil, cursor: String? = nil, from: String? = nil
     ) throws(InterlockError) {
         guard let view = Name(rawValue: view.lowercased()) else {
-            let known = Name.allCases.map(\.rawValue).joined(separator: ", ")
-            throw InterlockError(.invalid, "unknown view \"\(Excerpt(view))\"; expected one of \(known)")
+            let expected = Name.allCases.map(\.rawValue).joined(separator: ", ")
+            throw InterlockError(.invalid, "unknown view \"\(Excerpt(view))\"; expected one of \(expected)")
         }
         func reject(_ argument: String, _ value: String?) throws(InterlockError) {
             if value != nil { throw InterlockError(.invalid, "the view \(view.rawValue) takes no \(argument)") }
@@ -40,8 +45,8 @@ package enum LiveView: Hashable, Sendable {
         if view != .locks, view != .services { try reject("search", search) }
         if view != .locks { try reject("cursor", cursor) }
         if view != .services { try reject("from", from) }
-        let searched = ExactText(search ?? "")
-        guard searched.text.utf8.count <= ResourceName.maximumBytes else {
+        let searchText = ExactText(search ?? "")
+        guard searchText.text.utf8.count <= ResourceName.maximumBytes else {
             throw InterlockError(.invalid, "search: expected at most \(ResourceName.maximumBytes) bytes, like a name")
         }
         switch view {
@@ -63,12 +68,12 @@ package enum LiveView: Hashable, Sendable {
                 throw InterlockError(
                     .invalid, "cursor: expected 0 or the cursor that the previous page returned, got \"\(Excerpt(cursor))\"")
             }
-            self = .locks(search: searched, cursor: cursor)
+            self = .locks(search: searchText, cursor: cursor)
         case .services:
             guard let from = Int32(from ?? "0"), from >= 0 else {
                 throw InterlockError(.invalid, "from: expected a whole number of 0 or more, got \"\(Excerpt(from ?? ""))\"")
             }
-            self = .services(search: searched, from: Int(from))
+            self = .services(search: searchText, from: Int(from))
         }
     }
 }

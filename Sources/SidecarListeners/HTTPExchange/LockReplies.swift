@@ -15,11 +15,13 @@ extension Lease {
         ]
     }
 
-    /// Returns the granted lease, or the leases that were acquired together.
+    /// Returns the granted lease as JSON, or a list of the leases that were acquired together.
     static func fields(_ leases: [Lease], isJoint: Bool) -> KeyValuePairs<String, JSONValue> {
         guard let lease = leases.first, !isJoint else {
-            let each = leases.map { JSONValue.object(Dictionary(uniqueKeysWithValues: $0.fields.map { ($0.key, $0.value) })) }
-            return ["leases": .array(each)]
+            let list = leases.map { lease in
+                JSONValue.object(Dictionary(uniqueKeysWithValues: lease.fields.map { ($0.key, $0.value) }))
+            }
+            return ["leases": .array(list)]
         }
         return lease.fields
     }
@@ -38,7 +40,7 @@ struct LossReply: Encodable {
     }
 }
 
-/// The public description of a lock, without tokens.
+/// The public description of a lock as JSON, without tokens.
 package enum LockReply {
     package static func fields(_ information: LockInformation) -> [String: JSONValue] {
         let leases = information.leases.map { lease in
@@ -67,7 +69,7 @@ package enum LockReply {
     }
 }
 
-/// The last grants through this sidecar.
+/// The last grants through this sidecar as JSON.
 package enum GrantListReply {
     package static func fields(_ grants: [GrantRecord]) -> [String: JSONValue] { ["grants": .array(grants.map(member))] }
 
@@ -86,8 +88,9 @@ package enum GrantListReply {
     }
 }
 
-/// One page of the list of locks.
+/// One page of the list of locks as JSON.
 enum LockPageReply {
+    /// Returns a page.
     /// - Parameter locks: the details of the locks; `nil` if they were not requested.
     static func fields(_ page: LockPage, locks: [LockInformation]?) -> [String: JSONValue] {
         var fields: [String: JSONValue] = ["cursor": .string(page.cursor), "names": .array(page.names.map { .string($0) })]

@@ -12,6 +12,7 @@ package final class OneTimeEvent: Sendable {
 
     package var hasFired: Bool { state.withLockedValue { $0.hasFired } }
 
+    /// Records that the event has happened, and calls the observers.
     func fire() {
         let observers = state.withLockedValue { state in
             defer { state.observers = [:] }
@@ -22,6 +23,7 @@ package final class OneTimeEvent: Sendable {
     }
 
     /// Calls `observer` once: when the event happens, or immediately if it has already happened.
+    /// - Returns: an ID for `forget`; `nil` if the event has already happened.
     func observe(_ observer: @escaping @Sendable () -> Void) -> Int? {
         let id: Int? = state.withLockedValue { state in
             guard !state.hasFired else { return nil }
@@ -33,6 +35,7 @@ package final class OneTimeEvent: Sendable {
         return id
     }
 
+    /// Removes an observer.
     func forget(_ id: Int?) {
         guard let id else { return }
         state.withLockedValue { state in

@@ -1,16 +1,16 @@
 package import InterlockCore
 
-/// The findings of the outage monitor about a service.
+/// The latest findings of the outage monitor about a service.
 package struct ProbeReading: Hashable, Sendable {
-    /// The sidecars that make the probes.
+    /// The sidecar or sidecars that probe the service.
     package enum Prober: String, CaseIterable, Hashable, Sendable {
-        /// The local sidecar, elected by the fleet.
+        /// This sidecar, elected by the fleet.
         case elected
         /// Another sidecar of the fleet.
         case another
-        /// Every sidecar, including the local one.
+        /// Every sidecar, including this one.
         case all
-        /// The local sidecar on its own behalf, because Redis is down and no prober can be elected.
+        /// This sidecar on its own behalf, because Redis is down and no prober can be elected.
         case alone
         /// No prober is elected yet.
         case undecided
@@ -33,19 +33,20 @@ package struct ProbeReading: Hashable, Sendable {
     package var service: String
     package var prober: Prober
     /// The last probe that this sidecar made; `nil` if it has made none.
-    package var last: Probe?
+    package var lastProbe: Probe?
     /// The number of consecutive bad probes, up to the last one.
-    package var failures: Int
+    package var failureCount: Int
     /// The number of consecutive good probes, up to the last one.
-    package var successes: Int
+    package var successCount: Int
 
     package init(
-        service: String, prober: Prober = .undecided, last: Probe? = nil, failures: Int = 0, successes: Int = 0
+        service: String, prober: Prober = .undecided, lastProbe: Probe? = nil, failureCount: Int = 0,
+        successCount: Int = 0
     ) {
         self.service = service
         self.prober = prober
-        self.last = last
-        self.failures = failures
-        self.successes = successes
+        self.lastProbe = lastProbe
+        self.failureCount = failureCount
+        self.successCount = successCount
     }
 }

@@ -9,7 +9,7 @@ package final class ProbeReadings: Sendable {
 
     package init() {}
 
-    /// The readings, sorted by name.
+    /// All readings, sorted by the service's name.
     package var all: [ProbeReading] { readings.withLockedValue { $0.values.sorted { $0.service < $1.service } } }
 
     package subscript(service: String) -> ProbeReading? {

@@ -4,7 +4,7 @@ package import NIOHTTP1
 
 /// A stream of server-sent events, which lasts until its client leaves (WHATWG HTML, section 9.2).
 package struct ServerSentEvents: Sendable {
-    /// Something to write to the stream.
+    /// An item to write to the stream.
     enum Signal<Event: Sendable>: Sendable {
         case event(Event)
         case heartbeat
@@ -19,10 +19,10 @@ package struct ServerSentEvents: Sendable {
 
     /// The interval between comments that keep proxies from closing an idle stream, and reveal that a client has left.
     private static let heartbeat: Duration = .seconds(15)
-    /// The maximum number of events that are buffered for a slow client, which loses the oldest ones.
+    /// The maximum number of events that are buffered for a slow client. If there are more, the oldest are dropped.
     private static let capacity = 256
 
-    /// Returns the buffer for the events of one stream, which `forward` writes.
+    /// Creates the buffer of one stream, from which `forward` writes.
     static func signals<Event: Sendable>(for event: Event.Type) -> NewestBuffer<Signal<Event>> {
         NewestBuffer(capacity: capacity)
     }
@@ -40,6 +40,7 @@ package struct ServerSentEvents: Sendable {
         "event: \(type)\ndata: \(json)\n\n"
     }
 
+    /// Returns the text of one event.
     /// - Parameter fields: the fields of the event's data, sorted by name.
     package static func event(_ type: String, _ fields: KeyValuePairs<String, JSONValue>) -> String {
         var json = ByteBuffer()
@@ -51,7 +52,8 @@ package struct ServerSentEvents: Sendable {
         event(type, json: String(decoding: try value.json(), as: UTF8.self))
     }
 
-    /// Writes each event, until the events end, the client leaves or the sidecar shuts down.
+    /// Writes each event as `event` formats it, until the events end, the client leaves or its key is removed, or the
+    /// sidecar shuts down.
     @concurrent
     func forward<Event: Sendable>(
         _ signals: NewestBuffer<Signal<Event>>, to writer: HTTPBodyWriter, as event: (Event) throws -> String?
@@ -60,9 +62,9 @@ package struct ServerSentEvents: Sendable {
             // A client with events to read needs no heartbeat.
             while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
         }
-        let disconnection = call.peer.disconnection.observe { signals.finish() }
+        let disconnection = call.presence.disconnection.observe { signals.finish() }
         let shutdown = call.shutdown.observe { signals.finish() }
-        // A caller whose key was removed gets no further events.
+        // A caller whose key is removed gets no further events.
         let endIfRevoked: @Sendable () -> Void = { [call] in
             if call.isKeyRemoved { signals.finish() }
         }
@@ -70,21 +72,21 @@ package struct ServerSentEvents: Sendable {
         endIfRevoked()
         defer {
             revocation.end()
-            call.peer.disconnection.forget(disconnection)
+            call.presence.disconnection.forget(disconnection)
             call.shutdown.forget(shutdown)
             heartbeats.cancel()
             signals.cancel()
         }
-        var reported: Int64 = 0
+        var reportedDropCount: Int64 = 0
         while let signal = await signals.next() {
-            let dropped = signals.dropped
-            if dropped > reported {
-                reported = dropped
-                try await writer.write(try Self.event("dropped", Loss(dropped: dropped)))
+            let dropCount = signals.dropped
+            if dropCount > reportedDropCount {
+                reportedDropCount = dropCount
+                try await writer.write(try Self.event("dropped", Loss(dropped: dropCount)))
             }
             switch signal {
-            case .event(let piece):
-                if let text = try event(piece) { try await writer.write(text) }
+            case .event(let payload):
+                if let text = try event(payload) { try await writer.write(text) }
             case .heartbeat:
                 try await writer.write(":\n\n")
             }

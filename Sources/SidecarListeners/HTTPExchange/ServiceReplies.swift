@@ -1,7 +1,7 @@
 internal import Interlock
 package import InterlockCore
 
-/// A service's breaker, under the names that `BREAKER.STATE` uses.
+/// A service's breaker as JSON, with the names that `BREAKER.STATE` uses.
 package enum ServiceReply {
     package static func fields(_ status: BreakerStatus, probe: ProbeReading?) -> [String: JSONValue] {
         let own: [String: JSONValue] = [
@@ -34,15 +34,15 @@ package enum ServiceReply {
     }
 
     private static func fields(_ reading: ProbeReading) -> JSONValue {
-        let last = reading.last
+        let lastProbe = reading.lastProbe
         return .object([
             "prober": .string(reading.prober.rawValue),
-            "finding": last.map { .string($0.finding.rawName) } ?? .null,
-            "reason": last?.finding.reason.map { .string($0.description) } ?? .null,
-            "at_ms": last.map { .integer($0.atMilliseconds) } ?? .null,
-            "duration_ms": last.map { .integer($0.duration.wholeMilliseconds) } ?? .null,
-            "failures": .integer(Int64(reading.failures)),
-            "successes": .integer(Int64(reading.successes)),
+            "finding": lastProbe.map { .string($0.finding.rawName) } ?? .null,
+            "reason": lastProbe?.finding.reason.map { .string($0.description) } ?? .null,
+            "at_ms": lastProbe.map { .integer($0.atMilliseconds) } ?? .null,
+            "duration_ms": lastProbe.map { .integer($0.duration.wholeMilliseconds) } ?? .null,
+            "failures": .integer(Int64(reading.failureCount)),
+            "successes": .integer(Int64(reading.successCount)),
         ])
     }
 }
@@ -55,12 +55,12 @@ extension CallDecision {
             "limited": .bool(!isAllowed),
             "name": limitName.map(JSONValue.string) ?? .null,
             "remaining": .integer(remaining),
-            "reset_after_ms": .integer(resetAfter),
-            "retry_after_ms": .integer(reportedRetryAfter),
+            "reset_after_ms": .integer(resetAfterMilliseconds),
+            "retry_after_ms": .integer(reportedRetryAfterMilliseconds),
         ]
     }
 
-    /// The same members as a dictionary.
+    /// The same members as `fields`, in a dictionary.
     var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: fields.map { ($0.key, $0.value) }) }
 }
 
@@ -73,6 +73,6 @@ extension LimitState {
             "per_subject": .bool(isPerSubject),
             "shadow": .bool(isShadow),
         ]
-        return own.merging(answer.object) { own, _ in own }
+        return own.merging(callDecision.object) { own, _ in own }
     }
 }

@@ -9,7 +9,7 @@ package enum TraceFields {
 }
 
 extension Tracer {
-    /// Begins the span of a request, by OpenTelemetry's conventions:
+    /// Begins the span of a request, with the names that OpenTelemetry's conventions require:
     /// <https://opentelemetry.io/docs/specs/semconv/http/http-spans/>
     /// - Returns: the span; `nil` if the request is not traced.
     func begin(_ head: HTTPRequestHead, _ target: HTTPTarget, _ route: HTTPRoute) -> Span? {
@@ -27,13 +27,13 @@ extension Tracer {
         guard parents.count == 1, let text = parents.first else { return nil }
         // Space around a field's value is not part of it (RFC 9110, section 5.5).
         let state = headers[canonicalForm: TraceFields.state].joined(separator: ",")
-        let bare = text.split(omittingEmptySubsequences: true) { $0 == " " || $0 == "\t" }
-        return bare.count == 1 ? TraceContext(traceparent: bare[0], state: state) : nil
+        let words = text.split(omittingEmptySubsequences: true) { $0 == " " || $0 == "\t" }
+        return words.count == 1 ? TraceContext(traceparent: words[0], state: state) : nil
     }
 
     static let otherMethod = "_OTHER"
 
-    /// Returns the name of a method in OpenTelemetry's conventions: clients can make up other methods.
+    /// Returns the name of a method in OpenTelemetry's conventions. All methods that clients make up have one name.
     package static func methodName(for method: HTTPMethod) -> String {
         switch method {
         case .GET, .HEAD, .POST, .PUT, .DELETE, .CONNECT, .OPTIONS, .TRACE, .PATCH: method.rawValue

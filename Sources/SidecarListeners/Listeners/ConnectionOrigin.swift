@@ -3,7 +3,7 @@ internal import SidecarSettings
 
 /// How a connection reached its listener.
 package struct ConnectionOrigin {
-    /// The TLS settings of one listener.
+    /// The TLS handshake of one listener's connections.
     struct Handshake: Sendable {
         let certificate: ListenerCertificate
         let listener: ListenerName
@@ -12,9 +12,9 @@ package struct ConnectionOrigin {
 
     /// Whether the connection arrived on the Unix socket.
     var isLocal = false
-    /// Whether the connection has a reserved descriptor.
+    /// Whether the connection uses one of the reserved file descriptors.
     var usesReservedDescriptor = false
-    /// `nil` for plain text.
+    /// The TLS handshake with which the connection begins; `nil` for plaintext.
     var handshake: Handshake?
 
     /// Adds the TLS handlers, which run in the client's slices, if the connection begins with a handshake.

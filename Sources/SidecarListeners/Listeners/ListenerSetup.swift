@@ -13,13 +13,13 @@ package struct ListenerSetup: Sendable {
     package let coordinator: Coordinator
     /// The accepted API keys.
     package let access: AccessControl
-    /// The TLS certificate; `nil` for plain text.
+    /// The TLS certificate; `nil` for plaintext.
     let certificate: ListenerCertificate?
-    /// The addresses, the host names, and the limit of connections for each listener.
+    /// The listeners' addresses, the host names, and the limit on each listener's connections.
     let listen: ListenSettings
     package let metrics: PrometheusRegistry
     package let logger: Logger
-    /// Returns the last reading of a service's probes.
+    /// Returns the latest reading of a service's probes.
     let probe: ProbeReadings.Lookup
     /// The source of `LIVE.VIEW`.
     let liveView: LiveView.Source
@@ -47,8 +47,8 @@ package struct ListenerSetup: Sendable {
 
     /// Returns a bootstrap with the options and the admission of connections that all listeners share.
     /// - Parameters:
-    ///   - isLocal: whether the listener is a Unix socket, where clients speak plain text.
-    ///   - pause: how long the listener stops accepting if no file descriptor is free.
+    ///   - isLocal: whether the listener is a Unix socket, which never uses TLS.
+    ///   - pause: the time for which the listener stops accepting if no file descriptor is free.
     func bootstrap<Context: ListenerContext>(
         _ listener: ListenerName, _ context: NIOLoopBound<Context>, isLocal: Bool = false,
         pause: TimeAmount = .seconds(1)
@@ -71,7 +71,7 @@ package struct ListenerSetup: Sendable {
             }
             // One read per tick of the loop, so that a busy client cannot delay the others.
             .childChannelOption(.maxMessagesPerRead, value: 1)
-            // Data received before the end of input may still wait for its slice.
+            // Bytes that arrived before the end of input may still wait for a slice.
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -100,7 +100,8 @@ package struct ListenerSetup: Sendable {
         }
     }
 
-    /// Serves until graceful shutdown. Then answers pending waits, flushes the answers and closes the connections.
+    /// Serves until graceful shutdown. Then stops accepting connections, lets the coordinator answer waiting calls, and
+    /// returns once every connection has sent its replies and closed.
     /// - Parameter onBound: called with the port once the listener is bound.
     /// - Throws: `SidecarError` if the address cannot be used.
     func serve<Context: ListenerContext>(

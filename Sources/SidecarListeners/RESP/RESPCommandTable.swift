@@ -13,7 +13,7 @@ package struct RESPCommandTable: Sendable {
 
         var name: String { RESPCommandTable.names[rawValue] }
 
-        /// Whether the command is answered synchronously and its cost grows with the number of entries to list.
+        /// Whether the reply is written immediately, at a cost that grows with the number of listed entries.
         var isUnboundedListing: Bool {
             switch self {
             case .command, .info, .lockGrants, .breakerList, .liveView: true
@@ -22,15 +22,17 @@ package struct RESPCommandTable: Sendable {
         }
     }
 
+    /// The description of one command.
     package final class Entry: Sendable {
         let command: Command
         package let name: String
         /// The number of arguments, including the name.
         let arity: ClosedRange<Int>
-        /// The required role; `nil` if the command is allowed before a key is shown.
+        /// The required role; `nil` if the command needs no API key.
         let role: APIKey.Role?
         /// The command's syntax, for error messages.
         package let usage: String
+
         init(command: Command, name: String, arity: ClosedRange<Int>, role: APIKey.Role?, usage: String) {
             self.command = command
             self.name = name
@@ -50,13 +52,14 @@ package struct RESPCommandTable: Sendable {
 
     private static let names = Command.allCases.map { entry($0).name }
     static let lowercaseNames = names.map { $0.lowercased() }
-    /// The names of the commands in metrics, in the order of the table, and a last one for unknown commands.
+    /// The names of the commands in metrics, in the order of the table, followed by one name for all unknown commands.
     static let metricNames = lowercaseNames + ["unknown"]
-    /// The index of unknown commands.
+    /// The index of unknown commands in `metricNames`.
     static let unknown = Command.allCases.count
 
     package subscript(key: CommandKey) -> Entry? { entries[key] }
 
+    /// The maximum number of arguments of commands with options or lists.
     private static let many = 64
 
     private static func entry(_ command: Command) -> Entry {

@@ -3,7 +3,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOCore
 
-/// The commands about the connection itself: the subset of Redis's commands that common clients need to connect.
+/// The commands about the connection itself: the Redis commands that common clients need in order to connect.
 extension RESPCommands {
     func runConnectionCommand(
         _ command: RESPCommandTable.Command, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
@@ -11,7 +11,7 @@ extension RESPCommands {
         switch command {
         case .ping:
             connection.reply(tag) { writer in
-                if connection.session.follower != nil, !writer.speaksRESP3 {
+                if connection.session.followerID != nil, !writer.speaksRESP3 {
                     writer.array(2)
                     writer.bulk("pong")
                     if request.count > 1 { writer.bulk(request.argument(1)) } else { writer.bulk("") }
@@ -33,7 +33,7 @@ extension RESPCommands {
             try describeCommands(request, tag, connection)
         case .info:
             let report = SidecarReport(
-                status: calls.status, connections: connection.listener.connectionCount, eventChannel: eventChannel
+                status: coordinator.status, connectionCount: connection.listener.connectionCount, eventChannel: eventChannel
             ).text
             connection.reply(tag) { $0.bulk(report) }
         case .select:
@@ -57,7 +57,7 @@ extension RESPCommands {
             let channel = request.count > 1 ? request.text(1) : eventChannel
             // Some clients unsubscribe from a channel that they never subscribed to, as a liveness check.
             if channel == eventChannel { unfollow(connection) }
-            let isStillSubscribed = connection.session.follower != nil
+            let isStillSubscribed = connection.session.followerID != nil
             connection.reply(tag) { writer in
                 writer.push(3)
                 writer.bulk("unsubscribe")
@@ -72,7 +72,7 @@ extension RESPCommands {
     private func authenticate(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
         let access = connection.listener.access
         guard access.requiresKey else {
-            // Redis's wording: clients recognize it, and continue without a key.
+            // This is Redis's wording, which clients recognize. They then continue without a key.
             connection.reply(tag) {
                 $0.error(
                     "ERR",
@@ -83,7 +83,7 @@ extension RESPCommands {
         let hasName = request.count == 3
         let name = hasName ? request.text(1) : nil
         guard let caller = Self.caller(access, name: name, key: request.text(hasName ? 2 : 1)) else {
-            connection.listener.refusedLogin(of: connection)
+            connection.listener.recordRefusedLogin(of: connection)
             connection.reply(tag) { $0.error("WRONGPASS", "unknown API key, or the wrong name for it") }
             return
         }
@@ -91,7 +91,7 @@ extension RESPCommands {
         connection.reply(tag) { $0.simple("OK") }
     }
 
-    /// Returns the owner of this key. Clients that know only a password send the user name "default".
+    /// Returns the caller with this key. Clients that have only a password send the user name "default".
     private static func caller(_ access: AccessControl, name: String?, key: String) -> AccessControl.Caller? {
         access.caller(key: key, name: name == "default" ? nil : name)
     }
@@ -114,7 +114,7 @@ extension RESPCommands {
                 caller =
                     Self.caller(access, name: request.text(index + 1), key: request.text(index + 2)) ?? access.anonymous
                 guard caller != nil else {
-                    connection.listener.refusedLogin(of: connection)
+                    connection.listener.recordRefusedLogin(of: connection)
                     connection.reply(tag) { $0.error("WRONGPASS", "unknown API key, or the wrong name for it") }
                     return
                 }
@@ -190,17 +190,17 @@ extension RESPCommands {
             }
             return
         }
-        let named = (2..<max(2, request.count)).map { table[request.key(of: $0)] }
+        let requestedEntries = (2..<max(2, request.count)).map { table[request.key(of: $0)] }
         if request.isWord(1, "COUNT"), request.count == 2 {
             connection.reply(tag) { $0.integer(Int64(table.all.count)) }
         } else if request.isWord(1, "INFO") {
-            let entries = request.count == 2 ? table.all : named
+            let entries = request.count == 2 ? table.all : requestedEntries
             connection.reply(tag) { writer in
                 writer.array(entries.count)
                 for entry in entries { if let entry { writer.command(entry) } else { writer.null() } }
             }
         } else if request.isWord(1, "DOCS") {
-            let entries = request.count == 2 ? table.all : named.compactMap { $0 }
+            let entries = request.count == 2 ? table.all : requestedEntries.compactMap { $0 }
             connection.reply(tag) { writer in
                 writer.map(entries.count)
                 for entry in entries {
@@ -228,8 +228,8 @@ extension RESPCommands {
         guard request.count == 2, request.text(1) == channel else {
             throw InterlockError(.invalid, "unknown channel; a sidecar has only the channel \(channel)")
         }
-        if connection.session.follower == nil, connection.isOpen {
-            connection.session.follower = calls.follow { message, _ in
+        if connection.session.followerID == nil, connection.isOpen {
+            connection.session.followerID = coordinator.follow { message, _ in
                 connection.push { writer in
                     writer.push(3)
                     writer.bulk("message")
@@ -246,10 +246,11 @@ extension RESPCommands {
         }
     }
 
+    /// Ends the connection's subscription to the events.
     private func unfollow(_ connection: RESPConnection) {
-        guard let follower = connection.session.follower else { return }
-        connection.session.follower = nil
-        connection.listener.unfollow(follower)
+        guard let followerID = connection.session.followerID else { return }
+        connection.session.followerID = nil
+        connection.listener.unfollow(followerID)
     }
 }
 
@@ -270,32 +271,32 @@ extension RESPWriter {
 /// The text of an `INFO` reply: sections of `key:value` lines, as in Redis.
 struct SidecarReport {
     let status: CoordinatorStatus
-    let connections: Int
+    let connectionCount: Int
     /// The channel that `SUBSCRIBE` accepts.
     let eventChannel: String
 
     var text: String {
         var lines = [
             "# Sidecar", "interlock_version:\(status.version)", "id:\(status.id)", "host:\(status.host)",
-            "process_id:\(getpid())", "connected_clients:\(connections)", "",
+            "process_id:\(getpid())", "connected_clients:\(connectionCount)", "",
             "# Redis", "redis:\(status.redis)", "redis_scope:\(status.redisScope.rawValue)",
             "redis_up:\(status.isRedisUp ? 1 : 0)",
             "redis_failure:\(status.redisFailure ?? "")", "redis_version:\(status.redisVersion ?? "")",
-            "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)",
+            "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommandCount)",
         ]
         lines += topology
-        lines += ["redis_replicas:\(status.replicas.map { "\($0)" } ?? "")", "wait_replicas:\(status.waitReplicas)"]
+        lines += ["redis_replicas:\(status.replicaCount.map { "\($0)" } ?? "")", "wait_replicas:\(status.waitReplicas)"]
         lines += [
             "",
             // valkey-glide uses a server only if it reports that it is a primary.
             "# Replication", "role:master", "connected_slaves:0", "",
             "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))",
             "event_channel:\(eventChannel)", "",
-            "# Locks", "locks_held:\(status.locksHeld)", "locks_waiting:\(status.locksWaiting)",
-            "max_wait_ms:\(status.maximumWait)", "",
-            "# Services", "services:\(status.services)",
+            "# Locks", "locks_held:\(status.heldLockCount)", "locks_waiting:\(status.lockWaiterCount)",
+            "max_wait_ms:\(status.maximumWaitMilliseconds)", "",
+            "# Services", "services:\(status.serviceCount)",
             "services_differing:\(status.servicesDiffering.joined(separator: ","))",
-            "permits_under_way:\(status.permitsInFlight)", "permits_waiting:\(status.permitsWaiting)",
+            "permits_under_way:\(status.inFlightPermitCount)", "permits_waiting:\(status.waitingPermitCount)",
         ]
         lines.append("")
         return lines.joined(separator: "\r\n")
@@ -306,18 +307,18 @@ struct SidecarReport {
         if let cluster = status.cluster {
             return [
                 "redis_topology:cluster",
-                "redis_primaries:\(cluster.primaries.map { "\($0.address)=\($0.slots)" }.joined(separator: ","))",
+                "redis_primaries:\(cluster.primaries.map { "\($0.address)=\($0.slotCount)" }.joined(separator: ","))",
                 "redis_primaries_down:\(cluster.primaries.filter { !$0.isConnected }.map(\.address).joined(separator: ","))",
-                "redis_epoch:\(cluster.epoch.map { "\($0)" } ?? "")", "redis_slots_covered:\(cluster.slotsCovered)",
-                "redis_switches:\(cluster.switches)",
+                "redis_epoch:\(cluster.epoch.map { "\($0)" } ?? "")", "redis_slots_covered:\(cluster.coveredSlotCount)",
+                "redis_switches:\(cluster.switchCount)",
                 "redis_last_switch_ms:\(cluster.lastSwitchDuration.map { "\($0.wholeMilliseconds)" } ?? "")",
             ]
         }
         guard let primary = status.primary else { return ["redis_topology:single"] }
         return [
             "redis_topology:sentinel", "redis_primary_name:\(primary.name)", "redis_primary:\(primary.address ?? "")",
-            "redis_epoch:\(primary.epoch.map { "\($0)" } ?? "")", "redis_sentinels:\(primary.sentinels)",
-            "redis_sentinels_answering:\(primary.sentinelsAnswering)", "redis_switches:\(primary.switches)",
+            "redis_epoch:\(primary.epoch.map { "\($0)" } ?? "")", "redis_sentinels:\(primary.sentinelCount)",
+            "redis_sentinels_answering:\(primary.answeringSentinelCount)", "redis_switches:\(primary.switchCount)",
             "redis_last_switch_ms:\(primary.lastSwitchDuration.map { "\($0.wholeMilliseconds)" } ?? "")",
         ]
     }

@@ -4,9 +4,9 @@ internal import NIOCore
 extension RESPCommands {
     /// Runs `FLEET.LIST`.
     func listFleet(_ tag: UInt64, _ connection: RESPConnection) {
-        let completion = Completion<Result<[FleetMember], InterlockError>>(tag: tag) { tag, answer in
+        let completion = Completion<Result<[FleetMember], InterlockError>>(tag: tag) { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .failure(let error): writer.error(error)
                 case .success(let members):
                     writer.array(members.count)
@@ -14,7 +14,7 @@ extension RESPCommands {
                 }
             }
         }
-        calls.listFleet(completion: completion)
+        coordinator.listFleet(completion: completion)
     }
 
     /// Runs `LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]`: replies with a view of the console as one
@@ -33,6 +33,7 @@ extension RESPCommands {
 }
 
 extension RESPWriter {
+    /// Writes a live sidecar as a map.
     fileprivate func sidecar(_ member: FleetMember) {
         map(7)
         bulk("id")

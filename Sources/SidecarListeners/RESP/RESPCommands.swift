@@ -7,17 +7,17 @@ package import SidecarTelemetry
 
 /// Runs the commands of the RESP API: checks role and arity, parses the arguments, and makes one typed call.
 package final class RESPCommands {
-    let calls: CoordinatorCalls
+    let coordinator: LoopBoundCoordinator
     /// The channel that `SUBSCRIBE` accepts.
     let eventChannel: String
     let table = RESPCommandTable()
     private let probe: ProbeReadings.Lookup
     private let liveView: LiveView.Source
-    /// The number of calls of each command since the last report, in the order of `RESPCommandTable.metricNames`.
-    private var counts: [Int]
+    /// The number of runs of each command since the last report, in the order of `RESPCommandTable.metricNames`.
+    private var runCounts: [Int]
     private let counters: [Counter]
     let times: CommandTimes
-    /// The tracer; `nil` if no command is traced.
+    /// The tracer; `nil` if tracing is off.
     private let tracer: Tracer?
 
     package init(
@@ -28,34 +28,34 @@ package final class RESPCommands {
         self.tracer = tracer
         self.probe = probe
         self.liveView = liveView
-        calls = coordinator.callsOnEventLoop()
+        self.coordinator = coordinator.loopBound()
         eventChannel = coordinator.keys.events
         let names = RESPCommandTable.metricNames
         counters = names.map { Counter(label: "interlock_resp_commands_total", dimensions: [("command", $0)]) }
-        counts = Array(repeating: 0, count: names.count)
-        calls.metricsRefreshActions.append { [weak self] in self?.reportCounts() }
+        runCounts = Array(repeating: 0, count: names.count)
+        self.coordinator.metricsRefreshActions.append { [weak self] in self?.reportCounts() }
     }
 
     /// Adds the counts to the metrics. Incrementing a metric for each command would cost a tenth of the command's time.
     private func reportCounts() {
-        for (index, counter) in counters.enumerated() where counts[index] > 0 {
-            counter.increment(by: counts[index])
-            counts[index] = 0
+        for (index, counter) in counters.enumerated() where runCounts[index] > 0 {
+            counter.increment(by: runCounts[index])
+            runCounts[index] = 0
         }
     }
 
-    /// Starts one command; its reply goes to `connection` under `tag`.
+    /// Starts one command, whose reply goes to `connection` under `tag`.
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
         guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
         guard let entry = table[request.nameKey] else {
-            counts[RESPCommandTable.unknown] += 1
+            runCounts[RESPCommandTable.unknown] += 1
             connection.recordArrival(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
             let hint = unknownCommandHint(request)
             connection.reply(tag) { $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; \(hint)") }
             return
         }
-        counts[entry.command.rawValue] += 1
+        runCounts[entry.command.rawValue] += 1
         connection.recordArrival(entry.command.rawValue, tag)
         if let role = entry.role {
             guard let caller = connection.session.caller else {
@@ -96,7 +96,8 @@ package final class RESPCommands {
 
     /// Begins to reject a transaction: its commands must run together or not at all, so none of them runs. The replies
     /// are those of a Redis transaction whose commands cannot be queued, which every client can parse: `OK`, an error
-    /// for each command, and `EXECABORT`. Many clients whose `MULTI` fails send no `EXEC`.
+    /// for each command, and `EXECABORT`. An error reply to `MULTI` would not do, because many clients then send no
+    /// `EXEC`.
     private func beginRefusing(_ tag: UInt64, _ connection: RESPConnection) {
         connection.session.isInRefusedTransaction = true
         connection.reply(tag) { $0.simple("OK") }
@@ -154,64 +155,71 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), parameter: "name")
-        let ttl = try RESPOptions.ttl(request, 2)
-        var lock = LockRequest(name: name, ttl: ttl)
+        let ttlMilliseconds = try RESPOptions.ttlMilliseconds(request, 2)
+        var lock = LockRequest(name: name, ttlMilliseconds: ttlMilliseconds)
         guard request.count > 3 else {
-            let completion = traced(.acquire, tag, connection, name.text, completions.lock(tag)) { $0.answered }
-            connection.note(calls.acquireLock(lock, completion: completion), for: tag)
+            let completion = tracedCompletion(
+                .acquire, tag, connection, name.text, completions.lock(tag)
+            ) { $0.stepAnswered }
+            connection.recordPendingCall(coordinator.acquireLock(lock, completion: completion), for: tag)
             return
         }
         let options = try RESPOptions(
             request, from: 3, allowed: [.wait, .owner, .label, .linked, .shared, .permits, .also, .traceparent])
-        lock.wait = try options.milliseconds(.wait) ?? 0
+        lock.waitMilliseconds = try options.milliseconds(.wait) ?? 0
         lock.owner = try options.name(.owner)
         lock.label = try options.name(.label)
         lock.mode = try options.lockMode()
         let isLinked = options.has(.linked)
-        // Checked first: a lease that cannot be followed would have to be released again.
+        // The check comes first, because a lease that cannot be followed would have to be released again.
         if isLinked { try connection.checkFollowLimit() }
         if let others = try options.names(.also) {
             let joint = JointLockRequest(names: [name] + others, template: lock)
             let completion = jointLock(tag, connection, isLinked: isLinked)
-            let reported = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
-            connection.note(calls.acquireLocks(joint, completion: reported), for: tag)
+            let observed = tracedCompletion(
+                .acquire, tag, connection, name.text, completion, waitMilliseconds: lock.waitMilliseconds, by: options
+            ) { $0.stepAnswered }
+            connection.recordPendingCall(coordinator.acquireLocks(joint, completion: observed), for: tag)
         } else {
             let completion = isLinked ? completions.linkedLock(tag) : completions.lock(tag)
-            let reported = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
-            connection.note(calls.acquireLock(lock, completion: reported), for: tag)
+            let observed = tracedCompletion(
+                .acquire, tag, connection, name.text, completion, waitMilliseconds: lock.waitMilliseconds, by: options
+            ) { $0.stepAnswered }
+            connection.recordPendingCall(coordinator.acquireLock(lock, completion: observed), for: tag)
         }
     }
 
-    /// Traces a command if it is sampled.
+    /// Begins a span for a command, if it is sampled.
     /// - Parameters:
-    ///   - subject: the name of the lock or the service.
-    ///   - wait: the maximum wait, in milliseconds.
+    ///   - name: the name of the lock or the service.
+    ///   - waitMilliseconds: the maximum wait.
     ///   - options: the command's options, which may include `TRACEPARENT`; `nil` if there are no options.
-    ///   - answered: returns the step's observer of the answer.
-    /// - Returns: the given completion, or one that ends a span when the command is answered.
-    private func traced<Answer>(
-        _ step: StepTrace.Step, _ tag: UInt64, _ connection: RESPConnection, _ subject: @autoclosure () -> String,
-        _ completion: Completion<Answer>,
-        wait: Int64 = 0, by options: RESPOptions? = nil, _ answered: (StepTrace) -> (Answer) -> Void
-    ) -> Completion<Answer> {
+    ///   - makeObserver: returns the step's observer of the result.
+    /// - Returns: the given completion, or one that also ends the span.
+    private func tracedCompletion<Value>(
+        _ step: StepTrace.Step, _ tag: UInt64, _ connection: RESPConnection, _ name: @autoclosure () -> String,
+        _ completion: Completion<Value>,
+        waitMilliseconds: Int64 = 0, by options: RESPOptions? = nil, _ makeObserver: (StepTrace) -> (Value) -> Void
+    ) -> Completion<Value> {
         guard let tracer else { return completion }
         let parent = options?.text(.traceparent).flatMap { TraceContext(traceparent: $0) }
         guard let span = tracer.begin(step.command.name, kind: .server, parent: parent) else { return completion }
         span.set("rpc.system", "redis")
-        let step = StepTrace(step, subject(), wait: wait, of: span, calls: calls)
-        let observe = answered(step)
-        return completion.reported { answer in
-            observe(answer)
-            connection.traced(tag, by: span.context)
+        let step = StepTrace(step, name(), waitMilliseconds: waitMilliseconds, of: span, coordinator: coordinator)
+        let observe = makeObserver(step)
+        return completion.reported { result in
+            observe(result)
+            connection.recordTrace(tag, by: span.context)
             if let failure = step.failure { span.fail(failure) }
             span.end()
         }
     }
 
+    /// Returns a completion that follows the leases of several locks if needed, and replies with them.
     private func jointLock(_ tag: UInt64, _ connection: RESPConnection, isLinked: Bool) -> Completion<JointLockResult> {
-        Completion(tag: tag) { tag, answer in
+        Completion(tag: tag) { tag, result in
             guard connection.isOpen else { return false }
-            if case .granted(let leases) = answer, isLinked || connection.receivesLosses {
+            if case .granted(let leases) = result, isLinked || connection.receivesLosses {
                 do throws(InterlockError) {
                     try connection.follow(leases, isLinked: isLinked)
                 } catch {
@@ -221,7 +229,7 @@ package final class RESPCommands {
                     }
                 }
             }
-            return connection.reply(tag) { $0.locks(answer) }
+            return connection.reply(tag) { $0.locks(result) }
         }
     }
 
@@ -229,9 +237,11 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), parameter: "name")
-        let ttl = try RESPOptions.ttl(request, 3)
+        let ttlMilliseconds = try RESPOptions.ttlMilliseconds(request, 3)
         let fence = try Self.fence(request, from: 4)
-        calls.renewLock(name, token: request.text(2), ttl: ttl, fence: fence, completion: completions.renew(tag))
+        coordinator.renewLock(
+            name, token: request.text(2), ttlMilliseconds: ttlMilliseconds, fence: fence,
+            completion: completions.renew(tag))
     }
 
     private func releaseLock(
@@ -239,13 +249,13 @@ package final class RESPCommands {
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), parameter: "name")
         let fence = try Self.fence(request, from: 3)
-        calls.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
+        coordinator.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
     }
 
     /// Returns the value of `FENCE`, which restricts the command to one grant; `nil` for the current grant.
     private static func fence(_ request: RESPRequest, from start: Int) throws(InterlockError) -> Int64? {
         guard request.count > start else { return nil }
-        return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: RequestLimits.fences)
+        return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: RequestLimits.fenceRange)
     }
 
     private func breakLock(
@@ -253,31 +263,31 @@ package final class RESPCommands {
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), parameter: "name")
         let fence = try Self.fence(request, from: 2)
-        let by = connection.session.caller?.name ?? ""
-        calls.breakLock(name, by: by, fence: fence, completion: completions.release(tag))
+        let callerName = connection.session.caller?.name ?? ""
+        coordinator.breakLock(name, by: callerName, fence: fence, completion: completions.release(tag))
     }
 
     private func inspectLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), parameter: "name")
-        let completion = Completion<Result<LockInformation?, InterlockError>>(tag: tag) { tag, answer in
+        let completion = Completion<Result<LockInformation?, InterlockError>>(tag: tag) { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .failure(let error): writer.error(error)
                 case .success(nil): writer.null()
                 case .success(let information?): writer.lock(information)
                 }
             }
         }
-        calls.inspectLock(name, completion: completion)
+        coordinator.inspectLock(name, completion: completion)
     }
 
     private func listLocks(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let hasCursor = request.count > 1 && request.integer(1) != nil
         let options = try RESPOptions(request, from: hasCursor ? 2 : 1, allowed: [.match, .count])
         let count = try options.integer(.count, in: 1...1000) ?? 100
-        let completion = Completion<Result<LockPage, InterlockError>>(tag: tag) { tag, answer in
+        let completion = Completion<Result<LockPage, InterlockError>>(tag: tag) { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .failure(let error): writer.error(error)
                 case .success(let page):
                     writer.array(2)
@@ -287,14 +297,14 @@ package final class RESPCommands {
                 }
             }
         }
-        calls.listLocks(
+        coordinator.listLocks(
             cursor: hasCursor ? request.text(1) : "0", matching: options.text(.match) ?? "*", count: Int(count),
             completion: completion)
     }
 
     private func listGrants(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let name = request.count > 1 ? try RESPOptions.name(request.text(1), parameter: "name") : nil
-        let grants = calls.grants(of: name)
+        let grants = coordinator.grants(of: name)
         connection.reply(tag) { writer in
             writer.array(grants.count)
             for grant in grants { writer.grant(grant) }
@@ -310,25 +320,29 @@ package final class RESPCommands {
         guard request.count > 2 else { return takeBatched(request, service, tag, connection, completions) }
         connection.submitTakes()
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .named, .traceparent])
-        let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
+        let cost = try options.integer(.cost, in: LimitRequest.costRange) ?? 1
         let subject = try options.name(.subject)
-        let wait = try options.milliseconds(.wait) ?? 0
+        let waitMilliseconds = try options.milliseconds(.wait) ?? 0
         let completion = options.has(.named) ? namedLimit(tag, connection) : completions.take(tag)
-        let call = calls.take(
-            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
-            completion: traced(.take, tag, connection, request.text(1), completion, wait: wait, by: options) { $0.answered })
-        connection.note(call, for: tag)
+        let call = coordinator.take(
+            service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: connection.now,
+            completion: tracedCompletion(
+                .take, tag, connection, request.text(1), completion, waitMilliseconds: waitMilliseconds, by: options
+            ) { $0.stepAnswered })
+        connection.recordPendingCall(call, for: tag)
     }
 
-    /// Takes in one call with the adjacent takes. A traced take is a separate call.
+    /// Takes in one call with the adjacent takes. A take with a span is a separate call.
     private func takeBatched(
         _ request: RESPRequest, _ service: ServiceReference, _ tag: UInt64, _ connection: RESPConnection,
         _ completions: RESPCompletions
     ) {
-        guard let tracer, tracer.isNextSampled else { return connection.take(service, tag: tag) }
+        guard let tracer, tracer.drawSamplingDecision() else { return connection.take(service, tag: tag) }
         connection.submitTakes()
-        let completion = traced(.take, tag, connection, request.text(1), completions.take(tag)) { $0.answered }
-        _ = calls.take(
+        let completion = tracedCompletion(
+            .take, tag, connection, request.text(1), completions.take(tag)
+        ) { $0.stepAnswered }
+        _ = coordinator.take(
             service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now, completion: completion)
     }
 
@@ -338,24 +352,24 @@ package final class RESPCommands {
         let options = try RESPOptions(request, from: 2, allowed: [.subject, .descriptor, .named])
         let completion = options.has(.named) ? namedLimit(tag, connection) : completions.take(tag)
         guard let descriptor = options.text(.descriptor) else {
-            return calls.peek(
+            return coordinator.peek(
                 service: request.text(1), subject: try options.name(.subject), completion: completion)
         }
         guard !options.has(.subject) else {
             throw InterlockError(
                 .invalid, "SUBJECT and DESCRIPTOR cannot be combined: a subject belongs to a service, a descriptor to a domain")
         }
-        calls.peek(domain: request.text(1), descriptor: descriptor, completion: completion)
+        coordinator.peek(domain: request.text(1), descriptor: descriptor, completion: completion)
     }
 
     /// Returns a completion that replies with the decision and name of the limit that binds.
     private func namedLimit(_ tag: UInt64, _ connection: RESPConnection) -> Completion<TakeResult> {
-        Completion(tag: tag) { tag, answer in
+        Completion(tag: tag) { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
-                // A combined call contains plain takes only, so this decision is about one take.
-                case .decided(let answer), .decidedBatch(let answer, _, _):
-                    writer.namedLimit(answer)
+                switch result {
+                // Only plain takes are combined, so this decision is about one take.
+                case .decided(let decision), .decidedBatch(let decision, _, _):
+                    writer.namedLimit(decision)
                 case .failed(let error): writer.error(error)
                 }
             }
@@ -364,9 +378,9 @@ package final class RESPCommands {
 
     private func listLimits(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let subject = try RESPOptions(request, from: 2, allowed: [.subject]).name(.subject)
-        let completion = Completion<Result<[LimitState], InterlockError>>(tag: tag) { tag, answer in
+        let completion = Completion<Result<[LimitState], InterlockError>>(tag: tag) { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .failure(let error): writer.error(error)
                 case .success(let states):
                     writer.array(states.count)
@@ -374,18 +388,18 @@ package final class RESPCommands {
                 }
             }
         }
-        calls.listLimits(service: request.text(1), subject: subject, completion: completion)
+        coordinator.listLimits(service: request.text(1), subject: subject, completion: completion)
     }
 
     private func throttle(
         _ request: RESPRequest, _ tag: UInt64, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let key = try RESPOptions.name(request.text(1), parameter: "key")
-        let burst = try RESPOptions.integer(request, 2, parameter: "max_burst", in: ThrottleRequest.bursts)
-        let count = try RESPOptions.integer(request, 3, parameter: "count", in: ThrottleRequest.counts)
-        let period = try RESPOptions.integer(request, 4, parameter: "period", in: ThrottleRequest.periods)
+        let burst = try RESPOptions.integer(request, 2, parameter: "max_burst", in: ThrottleRequest.burstRange)
+        let count = try RESPOptions.integer(request, 3, parameter: "count", in: ThrottleRequest.countRange)
+        let period = try RESPOptions.integer(request, 4, parameter: "period", in: ThrottleRequest.periodSecondsRange)
         let quantity =
-            request.count > 5 ? try RESPOptions.integer(request, 5, parameter: "quantity", in: ThrottleRequest.quantities) : 1
+            request.count > 5 ? try RESPOptions.integer(request, 5, parameter: "quantity", in: ThrottleRequest.quantityRange) : 1
         let throttle = ThrottleRequest(key: key, maximumBurst: burst, count: count, period: period, quantity: quantity)
         guard let throttle else {
             throw InterlockError(
@@ -393,7 +407,7 @@ package final class RESPCommands {
                 "at \(count) in \(period) seconds a burst of \(burst) would take more than a hundred years to refill; "
                     + "use a smaller max_burst or a higher rate")
         }
-        calls.throttle(throttle, completion: completions.throttle(tag))
+        coordinator.throttle(throttle, completion: completions.throttle(tag))
     }
 
     private func acquirePermit(
@@ -402,19 +416,21 @@ package final class RESPCommands {
         let completion = completions.permit(tag)
         let service = try connection.service(request, 1)
         guard request.count > 2 else {
-            _ = calls.acquirePermit(
+            _ = coordinator.acquirePermit(
                 service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now,
-                completion: traced(.permit, tag, connection, request.text(1), completion) { $0.answered })
+                completion: tracedCompletion(.permit, tag, connection, request.text(1), completion) { $0.stepAnswered })
             return
         }
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .traceparent])
-        let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
+        let cost = try options.integer(.cost, in: LimitRequest.costRange) ?? 1
         let subject = try options.name(.subject)
-        let wait = try options.milliseconds(.wait) ?? 0
-        let call = calls.acquirePermit(
-            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
-            completion: traced(.permit, tag, connection, request.text(1), completion, wait: wait, by: options) { $0.answered })
-        connection.note(call, for: tag)
+        let waitMilliseconds = try options.milliseconds(.wait) ?? 0
+        let call = coordinator.acquirePermit(
+            service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: connection.now,
+            completion: tracedCompletion(
+                .permit, tag, connection, request.text(1), completion, waitMilliseconds: waitMilliseconds, by: options
+            ) { $0.stepAnswered })
+        connection.recordPendingCall(call, for: tag)
     }
 
     private func reportPermit(
@@ -431,22 +447,22 @@ package final class RESPCommands {
             outcome: outcome, latencyMilliseconds: try options.milliseconds(.latency),
             status: try options.integer(.status, in: 100...599).map(Int.init),
             retryAfterMilliseconds: try options.milliseconds(.retryAfter))
-        calls.reportPermit(
+        coordinator.reportPermit(
             service: request.text(1), permit: permit, report, completion: completions.outcome(tag))
     }
 
     // MARK: Breakers
 
     private func breakerState(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
-        let status = try calls.breaker(service: request.text(1)).get()
+        let status = try coordinator.breaker(service: request.text(1)).get()
         connection.reply(tag) { $0.breaker(status, probe: probe(status.service)) }
     }
 
     private func breakerList(_ tag: UInt64, _ connection: RESPConnection) {
-        let all = calls.allBreakers()
+        let breakers = coordinator.allBreakers()
         connection.reply(tag) { writer in
-            writer.array(all.count)
-            for status in all { writer.breaker(status, probe: probe(status.service)) }
+            writer.array(breakers.count)
+            for status in breakers { writer.breaker(status, probe: probe(status.service)) }
         }
     }
 
@@ -459,18 +475,18 @@ package final class RESPCommands {
         }
         let options = try RESPOptions(request, from: 3, allowed: [.duration, .reason])
         let milliseconds = try options.integer(.duration, in: 1...RequestLimits.maximumMilliseconds)
-        let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { tag, answer in
+        let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .failure(let error): writer.error(error)
                 case .success: writer.simple("OK")
                 }
             }
         }
-        let by = connection.session.caller?.name ?? ""
-        calls.forceBreaker(
-            service: request.text(1), to: state, forMilliseconds: milliseconds, reason: options.text(.reason) ?? "", by: by,
-            completion: completion)
+        let callerName = connection.session.caller?.name ?? ""
+        coordinator.forceBreaker(
+            service: request.text(1), to: state, forMilliseconds: milliseconds, reason: options.text(.reason) ?? "",
+            by: callerName, completion: completion)
     }
 }
 
@@ -514,21 +530,22 @@ extension RESPWriter {
         if let probe { self.probe(probe) } else { null() }
     }
 
+    /// Writes the reading of a service's probes as a map.
     private func probe(_ reading: ProbeReading) {
         map(7)
         bulk("prober")
         bulk(reading.prober.rawValue)
         bulk("finding")
-        bulkOrNull(reading.last?.finding.rawName)
+        bulkOrNull(reading.lastProbe?.finding.rawName)
         bulk("reason")
-        bulkOrNull(reading.last?.finding.reason?.description)
+        bulkOrNull(reading.lastProbe?.finding.reason?.description)
         bulk("at_ms")
-        integerOrNull(reading.last?.atMilliseconds)
+        integerOrNull(reading.lastProbe?.atMilliseconds)
         bulk("duration_ms")
-        integerOrNull(reading.last?.duration.wholeMilliseconds)
+        integerOrNull(reading.lastProbe?.duration.wholeMilliseconds)
         bulk("failures")
-        integer(Int64(reading.failures))
+        integer(Int64(reading.failureCount))
         bulk("successes")
-        integer(Int64(reading.successes))
+        integer(Int64(reading.successCount))
     }
 }

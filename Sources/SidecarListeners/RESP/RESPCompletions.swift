@@ -1,11 +1,12 @@
 internal import Interlock
 internal import InterlockCore
 
-/// The completions that write each kind of answer. They are made once per connection, so that a command allocates no
-/// closure.
+/// The completions that write each kind of reply. They are created once for each connection, so that a command
+/// allocates no closure.
 final class RESPCompletions {
     private let lock: (UInt64, LockResult) -> Bool
     private let linkedLock: (UInt64, LockResult) -> Bool
+    /// Handles the end of a followed lease.
     let leaseEnded: (LeaseEnd) -> Void
     private let renew: (UInt64, RenewResult) -> Bool
     private let release: (UInt64, ReleaseResult) -> Bool
@@ -15,15 +16,17 @@ final class RESPCompletions {
     private let outcome: (UInt64, Result<BreakerSnapshot.State, InterlockError>) -> Bool
 
     init(connection: RESPConnection) {
-        lock = { tag, answer in
+        lock = { tag, result in
             // If the lease cannot be followed, the client notices a loss with its next command.
-            if case .granted(let lease) = answer, connection.receivesLosses { try? connection.follow(lease, isLinked: false) }
-            return connection.reply(tag) { $0.lock(answer) }
+            if case .granted(let lease) = result, connection.receivesLosses {
+                try? connection.follow(lease, isLinked: false)
+            }
+            return connection.reply(tag) { $0.lock(result) }
         }
         leaseEnded = { connection.leaseEnded($0) }
-        linkedLock = { tag, answer in
-            if case .granted(let lease) = answer {
-                // The client has left: `false` makes the coordinator release the lease.
+        linkedLock = { tag, result in
+            if case .granted(let lease) = result {
+                // If the client has left, `false` makes the coordinator release the lease.
                 guard connection.isOpen else { return false }
                 do throws(InterlockError) {
                     try connection.follow(lease, isLinked: true)
@@ -32,74 +35,74 @@ final class RESPCompletions {
                     return false
                 }
             }
-            return connection.reply(tag) { $0.lock(answer) }
+            return connection.reply(tag) { $0.lock(result) }
         }
-        renew = { tag, answer in
+        renew = { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
-                case .renewed(let valid): writer.integer(valid)
+                switch result {
+                case .renewed(let validMilliseconds): writer.integer(validMilliseconds)
                 case .lost: writer.null()
                 case .failed(let error): writer.error(error)
                 }
             }
         }
-        release = { tag, answer in
+        release = { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .released: writer.integer(1)
                 case .lost: writer.integer(0)
                 case .failed(let error): writer.error(error)
                 }
             }
         }
-        take = { tag, answer in
-            switch answer {
-            case .decided(let answer): return connection.reply(tag) { $0.limits(answer, count: 1, step: 0) }
-            case .decidedBatch(let answer, let count, let step):
+        take = { tag, result in
+            switch result {
+            case .decided(let decision): return connection.reply(tag) { $0.limits(decision, count: 1, step: 0) }
+            case .decidedBatch(let decision, let count, let step):
                 return connection.reply(tag, count: count) { writer, replies in
-                    var first = answer
-                    first.remaining = answer.remaining(after: replies.lowerBound, step: step)
+                    var first = decision
+                    first.remaining = decision.remaining(after: replies.lowerBound, step: step)
                     writer.limits(first, count: replies.count, step: step)
                 }
             case .failed(let error): return connection.reply(tag) { $0.error(error) }
             }
         }
-        throttle = { tag, answer in
+        throttle = { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
-                case .success(let answer):
+                switch result {
+                case .success(let throttling):
                     writer.array(5)
-                    writer.integer(answer.isLimited ? 1 : 0)
-                    writer.integer(answer.limit)
-                    writer.integer(answer.remaining)
-                    writer.integer(answer.retryAfterSeconds)
-                    writer.integer(answer.resetAfterSeconds)
+                    writer.integer(throttling.isLimited ? 1 : 0)
+                    writer.integer(throttling.limit)
+                    writer.integer(throttling.remaining)
+                    writer.integer(throttling.retryAfterSeconds)
+                    writer.integer(throttling.resetAfterSeconds)
                 case .failure(let error): writer.error(error)
                 }
             }
         }
-        permit = { tag, answer in
+        permit = { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .granted(let id, let state):
                     writer.array(4)
                     writer.integer(1)
                     writer.bulk(id.description)
                     writer.bulk(state.rawValue)
                     writer.integer(-1)
-                case .refused(let reason, let state, let retryAfter):
+                case .refused(let reason, let state, let retryAfterMilliseconds):
                     writer.array(4)
                     writer.integer(0)
                     writer.bulk(reason.rawValue)
                     writer.bulk(state.rawValue)
-                    writer.integer(retryAfter)
+                    writer.integer(retryAfterMilliseconds)
                 case .failed(let error): writer.error(error)
                 }
             }
         }
-        outcome = { tag, answer in
+        outcome = { tag, result in
             connection.reply(tag) { writer in
-                switch answer {
+                switch result {
                 case .success(let state): writer.bulk(state.rawValue)
                 case .failure(let error): writer.error(error)
                 }
@@ -130,41 +133,41 @@ extension CallDecision {
 extension RESPWriter {
     /// Writes the limits' decision about `count` consecutive calls, each of which leaves `step` less. The common parts
     /// of the replies are encoded once.
-    func limits(_ answer: CallDecision, count: Int, step: Int64) {
+    func limits(_ decision: CallDecision, count: Int, step: Int64) {
         let start = buffer.count
         array(5)
-        integer(answer.isAllowed ? 0 : 1)
-        integer(answer.limit)
+        integer(decision.isAllowed ? 0 : 1)
+        integer(decision.limit)
         let head = start..<buffer.count
-        integer(answer.remaining)
+        integer(decision.remaining)
         let next = buffer.count
-        integer(answer.reportedRetryAfter)
-        integer(answer.resetAfter)
+        integer(decision.reportedRetryAfterMilliseconds)
+        integer(decision.resetAfterMilliseconds)
         let tail = next..<buffer.count
         for call in 1..<max(1, count) {
             buffer.repeatBytes(head)
-            integer(answer.remaining(after: call, step: step))
+            integer(decision.remaining(after: call, step: step))
             buffer.repeatBytes(tail)
         }
     }
 
     /// Writes the limits' decision about one call, with the name of the limit that binds.
-    func namedLimit(_ answer: CallDecision) {
+    func namedLimit(_ decision: CallDecision) {
         array(6)
-        integer(answer.isAllowed ? 0 : 1)
-        integer(answer.limit)
-        integer(answer.remaining)
-        integer(answer.reportedRetryAfter)
-        integer(answer.resetAfter)
-        bulkOrNull(answer.limitName)
+        integer(decision.isAllowed ? 0 : 1)
+        integer(decision.limit)
+        integer(decision.remaining)
+        integer(decision.reportedRetryAfterMilliseconds)
+        integer(decision.resetAfterMilliseconds)
+        bulkOrNull(decision.limitName)
     }
 
     /// Writes the state of one limit.
     func limit(_ state: LimitState) {
-        let answer = state.answer
+        let decision = state.callDecision
         map(10)
         bulk("name")
-        bulkOrNull(answer.limitName)
+        bulkOrNull(decision.limitName)
         bulk("algorithm")
         bulk(state.algorithm)
         bulk("window_ms")
@@ -174,20 +177,20 @@ extension RESPWriter {
         bulk("shadow")
         integer(state.isShadow ? 1 : 0)
         bulk("limited")
-        integer(answer.isAllowed ? 0 : 1)
+        integer(decision.isAllowed ? 0 : 1)
         bulk("limit")
-        integer(answer.limit)
+        integer(decision.limit)
         bulk("remaining")
-        integer(answer.remaining)
+        integer(decision.remaining)
         bulk("retry_after_ms")
-        integer(answer.reportedRetryAfter)
+        integer(decision.reportedRetryAfterMilliseconds)
         bulk("reset_after_ms")
-        integer(answer.resetAfter)
+        integer(decision.resetAfterMilliseconds)
     }
 
-    /// Writes the answer to a lock request.
-    func lock(_ answer: LockResult) {
-        switch answer {
+    /// Writes the reply to a lock request.
+    func lock(_ result: LockResult) {
+        switch result {
         case .granted(let lease):
             array(3)
             bulk(lease.token)
@@ -260,9 +263,9 @@ extension RESPWriter {
         bulkOrNull(grant.end?.rawValue)
     }
 
-    /// Writes the answer to a request for several locks.
-    func locks(_ answer: JointLockResult) {
-        switch answer {
+    /// Writes the reply to a request for several locks.
+    func locks(_ result: JointLockResult) {
+        switch result {
         case .granted(let leases):
             array(leases.count)
             for lease in leases {
@@ -277,7 +280,7 @@ extension RESPWriter {
         }
     }
 
-    /// Writes a coordinator's error, with the code that programs switch on.
+    /// Writes an error of the coordinator, with the code that programs switch on.
     func error(_ error: InterlockError) {
         switch error.code {
         case .invalid, .unavailable, .unreplicated, .unknownService: self.error(error.code.rawValue, error.message)

@@ -7,7 +7,7 @@ internal import NIOTLS
 internal import SidecarTelemetry
 
 /// The connection of one RESP client: parses its commands, starts them, and writes their replies.
-/// `RESPServerStateMachine` decides when; this handler executes its actions.
+/// `RESPServerStateMachine` decides when, and this handler executes its actions.
 ///
 /// Confined to the coordinator's event loop, which it calls without a hop. Commands start without waiting for earlier
 /// replies.
@@ -16,24 +16,23 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// The pause before one more command is taken while Redis is busy.
-    private static let extraCommandInterval = TimeAmount.milliseconds(1)
+    /// The delay before one more command is taken while Redis is busy.
+    private static let extraCommandDelay = TimeAmount.milliseconds(1)
     /// The maximum number of leases that are followed for one client.
     static let maximumFollowed = 10_000
-    /// The size at which the output is handed to the socket before the end of the tick.
+    /// The size of the output, in bytes, at which it is written before the end of the tick.
     private static let flushThreshold = 64 << 10
-    /// How long a refused client may still send.
+    /// The time for which a refused client may still send.
     private static let lingerTimeout = TimeAmount.seconds(1)
-    /// The commands between two reads of the clock: a cheap command takes a microsecond.
+    /// The number of commands between two reads of the clock: a cheap command takes a microsecond.
     private static let commandsPerClockRead = 8
     /// The number of arguments that cost as much as a command.
     private static let argumentsPerCommand = 16
 
-    // All references to a connection are strong, and released when the client leaves. Weak references would slow down
-    // every retain of their object, by a tenth of a command's time.
+    // All references to a connection are strong, and are released when the client leaves. A weak reference would make
+    // every retain of the connection slower, by a tenth of a command's time.
     let listener: RESPListenerContext
-    /// The closures that write replies, one for each kind and not for each command. They keep the connection alive
-    /// until its client leaves.
+    /// The completions that write replies. They retain the connection until its client leaves.
     private(set) var completions: RESPCompletions?
     private var context: ChannelHandlerContext?
     // Unchecked exclusivity is safe for these five: one event loop uses them, and no mutation calls back into them. The
@@ -44,28 +43,33 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     @exclusivity(unchecked) private var arrivals = CommandArrivals()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
     @exclusivity(unchecked) private var takes = PlainTakes()  // LIMIT.TAKE, 1,000 keys (decisions.py)
     private var writer: RESPWriter
-    /// The arrival time of the current commands. Waits and deadlines count from here, even if the slice comes much
+    /// The arrival time of the current commands. Waits and deadlines count from this time, even if the slice comes much
     /// later.
     private(set) var now = Instant(nanoseconds: 0)
     let slices: ConnectionSlices
-    /// The commands left until the clock is read again.
+    /// The number of commands until the clock is read again.
     private var commandsUntilClockRead = 0
+    /// The service of the last command that named one.
     private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
     /// The leases that are followed for this client, and whether they are linked to the connection.
     private var followed: [LeaseFollower: Bool] = [:]
-    private var stall: Scheduled<Void>?
-    private var login: Scheduled<Void>?
-    private var linger: Scheduled<Void>?
+    /// The timer that drops a client that does not read its replies.
+    private var stallTimer: Scheduled<Void>?
+    /// The timer that ends the wait for a TLS handshake or a key.
+    private var loginTimer: Scheduled<Void>?
+    /// The timer that closes the connection of a refused client.
+    private var lingerTimer: Scheduled<Void>?
 
     /// The client's name, rights and options.
     var session: RESPSession {
         didSet {
             guard session.caller != oldValue.caller else { return }
-            slices.clientKey = session.caller?.clientKey ?? ""
+            slices.clientName = session.caller?.clientName ?? ""
             if (session.caller == nil) != (oldValue.caller == nil) { awaitLogin() }
         }
     }
 
+    /// Creates the connection's handler.
     /// - Parameter isSecured: `false` if a TLS handshake comes first.
     init(listener: RESPListenerContext, isSecured: Bool) {
         self.listener = listener
@@ -83,7 +87,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     // MARK: Replies
 
     /// Writes the reply to the command with this tag, or keeps it until the earlier ones are written.
-    /// - Returns: `false` if the client has left.
+    /// - Returns: `false` if the client has left, or the command already has its reply.
     @discardableResult
     func reply(_ tag: UInt64, _ write: (RESPWriter) -> Void) -> Bool {
         switch machine.replies.position(of: tag) {
@@ -91,7 +95,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         case .later:
             let deferred = writer.withNewBuffer()
             write(deferred)
-            machine.replies.keep(deferred.buffer, for: tag)
+            machine.replies.hold(deferred.buffer, for: tag)
         case .first:
             write(writer)
             machine.replies.removeFirst()
@@ -114,30 +118,34 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         return true
     }
 
-    /// Writes the replies that waited for the one just written.
+    /// Writes the replies that waited for the last one written.
     private func writeReadyReplies() {
         while let reply = machine.replies.popReady() { writer.buffer.append(reply) }
         if !arrivals.isEmpty {
-            arrivals.answered(before: machine.replies.firstTag, now: listener.commands.calls.now(), listener.commands.times)
+            arrivals.recordReplies(
+                before: machine.replies.firstTag, now: listener.commands.coordinator.now(), listener.commands.times)
         }
         afterWriting()
     }
 
+    /// Sends the output now or later.
     private func afterWriting() {
-        let action = machine.written(writer.buffer.count, input: input.readableBytes, mayWrite: slices.mayWrite())
+        let action = machine.outputAppended(
+            writer.buffer.count, inputLength: input.readableBytes, mayWrite: slices.beginWrite())
         if action != .none { perform(action) }
     }
 
-    /// Records the arrival of a command of this kind.
-    func recordArrival(_ command: Int, _ tag: UInt64) { arrivals.recordArrival(command, tag: tag, at: now) }
+    /// Records the arrival of a command.
+    /// - Parameter commandIndex: the command's index in `RESPCommandTable.metricNames`.
+    func recordArrival(_ commandIndex: Int, _ tag: UInt64) { arrivals.recordArrival(commandIndex, tag: tag, at: now) }
 
     /// Records the trace of the command with this tag, whose reply follows immediately.
-    func traced(_ tag: UInt64, by trace: TraceContext) {
-        // The trace of an answered command would be kept forever.
-        if machine.replies.position(of: tag) != .answered { arrivals.traced(tag, by: trace) }
+    func recordTrace(_ tag: UInt64, by trace: TraceContext) {
+        // A trace that is recorded after its command's reply would be kept forever.
+        if machine.replies.position(of: tag) != .answered { arrivals.recordTrace(tag, by: trace) }
     }
 
-    /// Writes a message that answers no command, such as an event.
+    /// Writes a message that is not a reply, such as an event.
     func push(_ write: (RESPWriter) -> Void) {
         guard isOpen else { return }
         write(writer)
@@ -145,19 +153,22 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     }
 
     /// Records the call to cancel if the client leaves before the reply to the command with this tag.
-    func note(_ call: PendingCall?, for tag: UInt64) {
-        if let call { machine.replies.note(call, for: tag) }
+    func recordPendingCall(_ call: PendingCall?, for tag: UInt64) {
+        if let call { machine.replies.recordPendingCall(call, for: tag) }
     }
 
+    /// Whether the connection is open, or the client has left commands that still run.
     var isOpen: Bool { machine.isOpen }
     /// Whether the channel has closed, and the last commands run without replies.
     var isChannelClosed: Bool { machine.isChannelClosed }
     var remoteAddress: SocketAddress? { context?.remoteAddress }
 
-    /// Whether the client wants pushes. Many clients would mistake an unrequested one for the next reply.
-    var receivesLosses: Bool { speaksRESP3 && (session.receivesLosses || session.follower != nil) }
+    /// Whether the client is notified of every lost lease. Many clients would mistake a push that they did not request
+    /// for the next reply.
+    var receivesLosses: Bool { speaksRESP3 && (session.receivesLosses || session.followerID != nil) }
 
-    /// - Throws: if the limit of followed leases is reached.
+    /// Checks that this connection may follow another lease.
+    /// - Throws: `InterlockError` if the maximum is reached.
     func checkFollowLimit() throws(InterlockError) {
         guard followed.count < Self.maximumFollowed else {
             throw InterlockError(
@@ -165,11 +176,12 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Reports the loss of this lease to the client. A linked lease is renewed until the connection ends.
+    /// Follows a lease: its loss will be reported to the client. A linked lease is also renewed until the connection
+    /// ends.
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen, let completions else { return }
         try checkFollowLimit()
-        let follower = try listener.commands.calls.followLease(
+        let follower = try listener.commands.coordinator.followLease(
             lease, isLinked: isLinked, client: self, onEnd: completions.leaseEnded
         ).get()
         followed[follower] = isLinked || followed[follower] ?? false
@@ -177,11 +189,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// Follows these leases. If one of them cannot be followed, follows none of them.
     func follow(_ leases: [Lease], isLinked: Bool) throws(InterlockError) {
-        let before = followed
+        let previouslyFollowed = followed
         do throws(InterlockError) {
             for lease in leases { try follow(lease, isLinked: isLinked) }
         } catch {
-            for follower in followed.keys.sorted() where before[follower] == nil {
+            for follower in followed.keys.sorted() where previouslyFollowed[follower] == nil {
                 followed[follower] = nil
                 listener.unfollow(follower, releasing: false)
             }
@@ -189,12 +201,12 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Call when a followed lease was released or lost.
+    /// Handles the end of a followed lease: reports its loss to the client.
     func leaseEnded(_ end: LeaseEnd) {
         let wasLinked = followed.removeValue(forKey: end.follower) ?? false
         guard let loss = end.loss else { return }
         guard speaksRESP3 else {
-            // RESP2 has no push to report the loss. A sidecar that shuts down closes its connections anyway.
+            // RESP2 has no push that could report the loss. A sidecar that shuts down closes its connections anyway.
             if wasLinked, loss != .shutdown, isOpen {
                 listener.logger.log(.leaseLost, ["lock": "\(end.name)"])
                 // Closes later: the reporting call must return first, and its replies must be written.
@@ -211,7 +223,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Abandons all waits after the caller's key was removed, even if the client does not read.
+    /// Cancels all pending calls and closes the connection, because the caller's key was removed. This works even if
+    /// the client does not read.
     func revoke() {
         guard session.isSecured else { return }
         // Cancelling a call may deliver replies.
@@ -219,27 +232,27 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         perform(machine.closeAfterOutput())
     }
 
-    /// Closes the connection of an unknown client to admit another one.
+    /// Closes the connection of an unidentified client to free its slot.
     func evict() { context?.channel.closeImmediately() }
 
-    /// Takes no further command, and closes when everything is answered.
+    /// Takes no further command, and closes after the pending replies.
     func closeAfterReplies(endedBy side: RESPServerStateMachine.Side) { perform(machine.closeAfterReplies(endedBy: side)) }
 
-    /// Returns the service that argument `index` names. Clients mostly repeat the last one, so caching it saves making
-    /// and hashing a string. Benchmark: "PERMIT.ACQUIRE, open breaker" in Benchmarks/figures/sidecar.py.
+    /// Returns the service that argument `index` names. Clients mostly repeat the last service, so caching it saves
+    /// creating and hashing a string. Benchmark: "PERMIT.ACQUIRE, open breaker" in Benchmarks/figures/sidecar.py.
     func service(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> ServiceReference {
-        let calls = listener.commands.calls
-        if let lastService, lastService.version == calls.servicesVersion, request.isEqual(index, lastService.name) {
+        let coordinator = listener.commands.coordinator
+        if let lastService, lastService.version == coordinator.servicesVersion, request.isEqual(index, lastService.name) {
             return lastService.reference
         }
-        let reference = try calls.service(request.text(index)).get()
-        lastService = (Array(request.text(index).utf8), calls.servicesVersion, reference)
+        let reference = try coordinator.service(request.text(index)).get()
+        lastService = (Array(request.text(index).utf8), coordinator.servicesVersion, reference)
         return reference
     }
 
     /// Takes from the limits of a service, in one call with the adjacent plain `LIMIT.TAKE` commands for it.
     func take(_ service: ServiceReference, tag: UInt64) {
-        if let ended = takes.append(service, tag: tag) { submit(ended) }
+        if let previousRun = takes.append(service, tag: tag) { submit(previousRun) }
     }
 
     /// Submits the adjacent takes as one call.
@@ -249,7 +262,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     private func submit(_ run: PlainTakes.Run) {
         guard let completions else { return }
-        _ = listener.commands.calls.take(
+        _ = listener.commands.coordinator.take(
             run.service, count: run.count, cost: 1, subject: nil, waitMilliseconds: 0, now: now,
             completion: completions.take(run.tag))
     }
@@ -261,15 +274,16 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         switch action {
         case .none, .take: break
         case .awaitSlice: slices.later { [self] in continueInSlice() }
-        case .planExtraCommand: _ = after(Self.extraCommandInterval) { [self] in perform(machine.extraCommandGranted()) }
+        case .scheduleExtraCommand:
+            _ = after(Self.extraCommandDelay) { [self] in perform(machine.extraCommandGranted()) }
         case .read: readFromSocket(context)
         case .resume: resume()
-        case .planFlush: listener.flushes.plan(self)
+        case .scheduleFlush: listener.flushes.scheduleFlush(of: self)
         case .write:
             write(context)
             resume()
         case .writeAndClose:
-            // NIO treats the channel as open until the read that found the end of its input has returned.
+            // NIO treats the channel as open until the read in which its input ended has returned.
             writeAll(context) { context.eventLoop.assumeIsolated().execute { context.close(promise: nil) } }
         case .writeAndLinger: writeAll(context) { [self] in closeOutput(context) }
         case .close:
@@ -285,14 +299,14 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             let timeout = listener.loginTimeout.nanoseconds / 1_000_000
             refuse("NOAUTH", "no API key was sent within \(timeout) ms; send AUTH key, or AUTH name key")
         case .watchStall:
-            stall = after(listener.stallTimeout) { [self] in
+            stallTimer = after(listener.stallTimeout) { [self] in
                 guard isOpen else { return }
                 listener.logger.log(.clientStalled)
                 perform(machine.drop())
             }
         case .leave:
-            stall?.cancel()
-            login?.cancel()
+            stallTimer?.cancel()
+            loginTimer?.cancel()
             slices.end()
             perform(machine.awaitSlice())
         case .end: end()
@@ -308,57 +322,62 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         context.writeAndFlush(takeOutput(), promise: nil)
     }
 
-    /// Waits until the socket has taken the last byte: closing earlier would drop it.
+    /// Writes the output, and calls `next` when the socket has taken the last byte: closing earlier would drop it.
     private func writeAll(_ context: ChannelHandlerContext, then next: @escaping () -> Void) {
         context.writeAndFlush(takeOutput()).assumeIsolated().whenComplete { _ in next() }
     }
 
-    /// Empties the output first: the socket may accept it immediately, and ask for more.
+    /// Removes and returns the output. The output must be empty before the write, because the socket may accept the
+    /// bytes immediately and request more.
     private func takeOutput() -> NIOAny {
         let bytes = writer.buffer.contents
         writer.buffer.removeAll()
         return wrapOutboundOut(bytes)
     }
 
-    func flush() { if slices.mayWrite() { flushNow() } else { slices.writeLater { [self] in flushNow() } } }
+    func flush() { if slices.beginWrite() { flushNow() } else { slices.writeLater { [self] in flushNow() } } }
 
+    /// Writes or closes, as the machine decides.
     private func flushNow() { perform(machine.flush()) }
 
     private func closeOutput(_ context: ChannelHandlerContext) {
         guard isOpen else { return }
         context.close(mode: .output, promise: nil)
-        linger = after(Self.lingerTimeout) { context.close(promise: nil) }
+        lingerTimer = after(Self.lingerTimeout) { context.close(promise: nil) }
     }
 
     private func readFromSocket(_ context: ChannelHandlerContext) {
-        if slices.mayRead() { context.read() } else { slices.readLater { [self] in self.context?.read() } }
+        if slices.beginRead() { context.read() } else { slices.readLater { [self] in self.context?.read() } }
     }
 
-    /// Gives a client without a key small buffers and a deadline, because another client may need its slot.
+    /// Gives an unauthenticated client small buffers and a login deadline, because another client may need its slot.
+    /// Ends the deadline once the client has logged in.
     private func awaitLogin() {
         let isUnauthenticated = session.caller == nil
         parser.limits = isUnauthenticated ? .beforeLogin : .usual
         guard isUnauthenticated || !session.isSecured, isOpen else {
-            login?.cancel()
-            login = nil
-            listener.admitted(self)
+            loginTimer?.cancel()
+            loginTimer = nil
+            listener.clientAdmitted(self)
             return
         }
-        guard login == nil else { return }
-        listener.addNewcomer(self)
-        login = after(listener.loginTimeout) { [self] in perform(machine.loginExpired(isSecured: session.isSecured)) }
+        guard loginTimer == nil else { return }
+        listener.addUnidentified(self)
+        loginTimer = after(listener.loginTimeout) { [self] in
+            perform(machine.loginExpired(isSecured: session.isSecured))
+        }
     }
 
     // MARK: Commands
 
-    /// Takes commands if there is time for a slice now, or else later.
+    /// Takes commands now if there is time for a slice, or else later.
     private func process() {
-        now = listener.commands.calls.now()
-        if slices.begin() { takeAll() } else { perform(machine.awaitSlice()) }
+        now = listener.commands.coordinator.now()
+        if slices.begin() { takeCommands() } else { perform(machine.awaitSlice()) }
     }
 
     /// Takes commands while the slice lasts. The rest waits for the next one.
-    private func takeAll() {
+    private func takeCommands() {
         machine.sliceBegins()
         commandsUntilClockRead = Self.commandsPerClockRead
         var isHeldBack = false
@@ -367,7 +386,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
                 isHeldBack = true
                 break
             }
-            guard takeOne() else { break }
+            guard takeCommand() else { break }
             if writer.buffer.count >= Self.flushThreshold { flushNow() }
             commandsUntilClockRead -= 1 + parser.arguments.count / Self.argumentsPerCommand
             guard commandsUntilClockRead <= 0 else { continue }
@@ -384,34 +403,35 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     @inline(__always)
     private func mayTake() -> Bool {
-        let action = machine.nextCommand(isRedisBusy: listener.commands.calls.isRedisBusy)
+        let action = machine.nextCommand(isRedisBusy: listener.commands.coordinator.isRedisBusy)
         if action != .take { perform(action) }
         return action == .take
     }
 
-    /// Makes the loop read the clock after the current command, which may take long.
+    /// Makes `takeCommands` read the clock after the current command, which may take long.
     func markAsLong() { commandsUntilClockRead = 0 }
 
-    /// Continues in a new slice.
+    /// Takes commands in the slice that was awaited.
     private func continueInSlice() {
-        if machine.sliceGranted() == .take { takeAll() }
+        if machine.sliceGranted() == .take { takeCommands() }
         perform(machine.sliceUsed())
     }
 
     /// Takes the commands received so far, then continues to read.
     private func resume() {
-        var action = machine.resume(input: input.readableBytes, isRedisBusy: listener.commands.calls.isRedisBusy)
+        var action = machine.resume(inputLength: input.readableBytes, isRedisBusy: listener.commands.coordinator.isRedisBusy)
         if action == .take {
             process()
             slices.end()
-            if writer.buffer.count > 0 { perform(machine.planFlush()) }
-            action = machine.resumeReading(isRedisBusy: listener.commands.calls.isRedisBusy)
+            if writer.buffer.count > 0 { perform(machine.scheduleFlush()) }
+            action = machine.resumeReading(isRedisBusy: listener.commands.coordinator.isRedisBusy)
         }
         perform(action)
     }
 
+    /// Takes the next command from the input, and the takes that repeat it.
     /// - Returns: `false` if more bytes are needed, or the connection closes.
-    private func takeOne() -> Bool {
+    private func takeCommand() -> Bool {
         let outcome = input.withUnsafeReadableBytes { bytes -> RESPRequestParser.Outcome in
             let outcome = parser.next(bytes)
             guard case .command(let length) = outcome else { return outcome }
@@ -423,10 +443,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
                 words.withUnsafeBytes { listener.commands.run(RESPRequest(bytes: $0, arguments: arguments), tag: tag, on: self) }
             }
             let limit = RESPServerStateMachine.maximumPipeline - machine.replies.count
-            let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, limit: limit)
-            for _ in 0..<repeats { _ = machine.replies.append() }
-            arrivals.recordRepeats(repeats)
-            return .command(consumed: length * (1 + repeats))
+            let repeatCount = takes.appendRepeats(of: tag, length: length, in: bytes, limit: limit)
+            for _ in 0..<repeatCount { _ = machine.replies.append() }
+            arrivals.recordRepeats(repeatCount)
+            return .command(consumed: length * (1 + repeatCount))
         }
         switch outcome {
         case .command(let consumed), .empty(let consumed):
@@ -451,23 +471,23 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         reply(tag) { $0.error(code, message) }
     }
 
-    /// Releases everything, and cancels the calls that are pending.
+    /// Cancels the pending calls, and releases everything.
     private func end() {
         slices.cancel()
         slices.end()
-        let calls = machine.end()
+        let pendingCalls = machine.end()
         context = nil
         completions = nil
         takes = PlainTakes()
-        stall?.cancel()
-        login?.cancel()
-        linger?.cancel()
-        listener.disconnected(self)
-        for call in calls { listener.cancel(call) }
+        stallTimer?.cancel()
+        loginTimer?.cancel()
+        lingerTimer?.cancel()
+        listener.connectionClosed(self)
+        for call in pendingCalls { listener.cancel(call) }
         listener.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && machine.endedBy == .client) })
         followed = [:]
-        if let follower = session.follower { listener.unfollow(follower) }
-        session.follower = nil
+        if let followerID = session.followerID { listener.unfollow(followerID) }
+        session.followerID = nil
     }
 }
 
@@ -476,15 +496,15 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 extension RESPConnection {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        slices.clientKey = session.caller?.clientKey ?? ""
+        slices.clientName = session.caller?.clientName ?? ""
         completions = RESPCompletions(connection: self)
         PeerLiveness.watch(context.channel)
-        listener.connected(self)
+        listener.connectionOpened(self)
         awaitLogin()
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        perform(machine.closed(input: input.readableBytes))
+        perform(machine.channelClosed(inputLength: input.readableBytes))
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -492,7 +512,7 @@ extension RESPConnection {
             session.isSecured = true
             awaitLogin()
         }
-        if case ChannelEvent.inputClosed = event { perform(machine.inputEnded(input: input.readableBytes)) }
+        if case ChannelEvent.inputClosed = event { perform(machine.inputEnded(inputLength: input.readableBytes)) }
         context.fireUserInboundEventTriggered(event)
     }
 
@@ -506,29 +526,29 @@ extension RESPConnection {
     func channelReadComplete(context: ChannelHandlerContext) {
         if writer.buffer.count > 0 || machine.isClosing { flushNow() }
         slices.end()
-        // The channel reuses its buffer once nothing references it.
+        // The channel reuses its buffer once nothing else references it.
         if input.readableBytes == 0 { input = ByteBuffer() }
     }
 
-    /// NIO asks for more after each read.
     func read(context: ChannelHandlerContext) {
-        perform(machine.readRequested(input: input.readableBytes, isRedisBusy: listener.commands.calls.isRedisBusy))
+        perform(
+            machine.readRequested(inputLength: input.readableBytes, isRedisBusy: listener.commands.coordinator.isRedisBusy))
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        stall?.cancel()
-        stall = nil
+        stallTimer?.cancel()
+        stallTimer = nil
         perform(machine.writabilityChanged(context.channel.isWritable))
         context.fireChannelWritabilityChanged()
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        perform(machine.closed(input: input.readableBytes))
+        perform(machine.channelClosed(inputLength: input.readableBytes))
         context.fireChannelInactive()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // The operating system of a client that exits sends a FIN or an RST, so a silent client may still be running.
+        // When a client exits, its operating system sends a FIN or an RST. So a silent client may still be running.
         if PeerLiveness.indicatesUnreachablePeer(error) { machine.clientVanished() }
         context.close(promise: nil)
     }

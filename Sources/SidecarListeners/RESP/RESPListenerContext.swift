@@ -4,7 +4,7 @@ package import Logging
 package import NIOCore
 internal import SidecarSettings
 
-/// The common state of the RESP API's connections. Confined to the coordinator's event loop.
+/// The state that the connections of the RESP listener share. Confined to the coordinator's event loop.
 package final class RESPListenerContext: ListenerContext {
     let access: AccessControl
     let logger: Logger
@@ -12,25 +12,26 @@ package final class RESPListenerContext: ListenerContext {
     let scheduler: SliceScheduler
     let commands: RESPCommands
     let errors = RESPErrorCounters()
-    /// How long a client may read nothing of its replies before it is disconnected.
+    /// The time after which a client that does not read its replies is dropped.
     let stallTimeout: TimeAmount
-    /// The time limit for a client to complete the TLS handshake and show its API key.
+    /// The time limit for a client to complete the TLS handshake and send its API key.
     let loginTimeout: TimeAmount
     private let refusedLogins: RefusedClients
     private let maximumConnections: Int
-    /// The number of connections from the Unix socket that are accepted beyond the maximum.
+    /// The number of reserve slots: connections on the Unix socket beyond the maximum.
     private static let localReserve = 16
-    /// The maximum number of a departed client's leases that are handled between two reads of the clock.
+    /// The maximum number of departed clients' leases that are unfollowed between two reads of the clock.
     private static let maximumUnfollowedAtOnce = 16
+    /// The pause between two such steps while Redis is busy.
     private static let unfollowPause = TimeAmount.microseconds(500)
-    /// The leases of departed clients that are still followed, and whether each is to be released.
-    private var orphans: Deque<(follower: LeaseFollower, isReleased: Bool)> = []
+    /// The leases of departed clients that are still followed, and whether each will be released.
+    private var orphanedLeases: Deque<(follower: LeaseFollower, isReleased: Bool)> = []
     /// The slices for the leases of departed clients, scheduled like those of an API key. No API key has this name.
     private let orphanSlices: ConnectionSlices
     private var isShuttingDown = false
     private var connections: [Int64: RESPConnection] = [:]
-    /// Connections without a finished TLS handshake, or without a key.
-    private var newcomers: UnidentifiedConnections<RESPConnection>
+    /// The connections without a complete TLS handshake, or without a required key.
+    private var unidentified: UnidentifiedConnections<RESPConnection>
     private var lastConnectionID: Int64 = 0
 
     package init(
@@ -44,11 +45,12 @@ package final class RESPListenerContext: ListenerContext {
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
-        newcomers = UnidentifiedConnections(limit: isTLS ? UnidentifiedConnections<RESPConnection>.maximumWithTLS : nil)
+        unidentified = UnidentifiedConnections(
+            limit: isTLS ? UnidentifiedConnections<RESPConnection>.maximumWithTLS : nil)
         flushes = FlushQueue(eventLoop: scheduler.eventLoop)
         self.scheduler = scheduler
         orphanSlices = ConnectionSlices(scheduler)
-        orphanSlices.clientKey = "\0orphans"
+        orphanSlices.clientName = "\0orphans"
     }
 
     var connectionCount: Int { connections.count }
@@ -64,20 +66,24 @@ package final class RESPListenerContext: ListenerContext {
         let connection = RESPConnection(listener: self, isSecured: origin.handshake == nil)
         try origin.secure(channel, connection.slices)
         try channel.pipeline.syncOperations.addHandler(connection)
-        if newcomers.isOverLimit { makeRoom() }
+        if unidentified.isOverLimit { makeRoom() }
     }
 
     func makeRoom() {
-        guard let connection = newcomers.makeRoom(now: scheduler.eventLoop.uptime) else { return }
-        disconnected(connection)
+        guard let connection = unidentified.makeRoom(nowNanoseconds: scheduler.eventLoop.uptimeNanoseconds) else {
+            return
+        }
+        connectionClosed(connection)
         connection.evict()
     }
 
-    /// Records that a connection needs a handshake or a key before anything else.
-    func addNewcomer(_ connection: RESPConnection) { newcomers.add(connection, now: scheduler.eventLoop.uptime) }
+    /// Records that a connection needs a TLS handshake or a key first.
+    func addUnidentified(_ connection: RESPConnection) {
+        unidentified.add(connection, now: scheduler.eventLoop.uptimeNanoseconds)
+    }
 
-    /// Records that the client of this connection is known.
-    func admitted(_ connection: RESPConnection) { newcomers.remove(connection) }
+    /// Records that the client of this connection is identified.
+    func clientAdmitted(_ connection: RESPConnection) { unidentified.remove(connection) }
 
     func checkCallers() {
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) {
@@ -87,9 +93,9 @@ package final class RESPListenerContext: ListenerContext {
         }
     }
 
-    /// Records that the client sent an unknown key.
-    func refusedLogin(of connection: RESPConnection) {
-        refusedLogins.refused(from: connection.remoteAddress)
+    /// Counts the login of a client that sent an unknown key.
+    func recordRefusedLogin(of connection: RESPConnection) {
+        refusedLogins.record(from: connection.remoteAddress)
     }
 
     func nextConnectionID() -> Int64 {
@@ -97,62 +103,65 @@ package final class RESPListenerContext: ListenerContext {
         return lastConnectionID
     }
 
-    func connected(_ connection: RESPConnection) {
+    func connectionOpened(_ connection: RESPConnection) {
         connections[connection.session.id] = connection
     }
 
-    func disconnected(_ connection: RESPConnection) {
+    func connectionClosed(_ connection: RESPConnection) {
         connections[connection.session.id] = nil
-        newcomers.remove(connection)
+        unidentified.remove(connection)
     }
 
     func cancel(_ call: PendingCall) {
-        commands.calls.cancel(call)
+        commands.coordinator.cancel(call)
     }
 
     /// Stops following a lease, and releases it if `releasing` is `true`.
     func unfollow(_ follower: LeaseFollower, releasing: Bool) {
-        if releasing { commands.calls.releaseFollowedLease(follower) } else { commands.calls.unfollowLease(follower) }
+        if releasing { commands.coordinator.releaseFollowedLease(follower) } else { commands.coordinator.unfollowLease(follower) }
     }
 
     /// Stops following the leases of a departed client. There may be ten thousand, so this runs in slices, and slowly
     /// while Redis is busy.
-    /// - Parameter leases: the leases, and whether each is released.
+    /// - Parameter leases: the leases, and whether to release each.
     func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
-        let isInProgress = !orphans.isEmpty
-        // The few leases of one client do not wait behind the many of another.
+        let isUnfollowing = !orphanedLeases.isEmpty
+        // A client's few leases do not wait behind the many of another client.
         let isSmall = leases.count <= Self.maximumUnfollowedAtOnce
-        if isSmall { orphans.prepend(contentsOf: leases) } else { orphans.append(contentsOf: leases) }
-        if isShuttingDown || isSmall && !isInProgress {
-            unfollowOrphans(orphans.count)
-        } else if !isInProgress {
-            orphanSlices.later { [self] in unfollowMore() }
+        if isSmall { orphanedLeases.prepend(contentsOf: leases) } else { orphanedLeases.append(contentsOf: leases) }
+        if isShuttingDown || isSmall && !isUnfollowing {
+            unfollowOrphans(orphanedLeases.count)
+        } else if !isUnfollowing {
+            orphanSlices.later { [self] in unfollowInSlice() }
         }
     }
 
+    /// Unfollows the first `count` leases of departed clients.
     private func unfollowOrphans(_ count: Int) {
-        for lease in orphans.prefix(count) { unfollow(lease.follower, releasing: lease.isReleased) }
-        orphans.removeFirst(min(count, orphans.count))
+        for lease in orphanedLeases.prefix(count) { unfollow(lease.follower, releasing: lease.isReleased) }
+        orphanedLeases.removeFirst(min(count, orphanedLeases.count))
     }
 
-    private func unfollowMore() {
+    /// Unfollows leases in a slice, and continues in later slices.
+    private func unfollowInSlice() {
         repeat {
             unfollowOrphans(Self.maximumUnfollowedAtOnce)
-            guard !orphans.isEmpty else { return }
-        } while !commands.calls.isRedisBusy && orphanSlices.mayContinue
-        guard commands.calls.isRedisBusy else { return orphanSlices.later { [self] in unfollowMore() } }
+            guard !orphanedLeases.isEmpty else { return }
+        } while !commands.coordinator.isRedisBusy && orphanSlices.mayContinue
+        guard commands.coordinator.isRedisBusy else { return orphanSlices.later { [self] in unfollowInSlice() } }
         scheduler.eventLoop.assumeIsolated().scheduleTask(in: Self.unfollowPause) { [self] in
-            orphanSlices.later { [self] in unfollowMore() }
+            orphanSlices.later { [self] in unfollowInSlice() }
         }
     }
 
-    func unfollow(_ follower: UInt64) {
-        commands.calls.unfollow(follower)
+    /// Ends a client's subscription to the events.
+    func unfollow(_ followerID: UInt64) {
+        commands.coordinator.unfollow(followerID)
     }
 
     package func shutDown() {
         isShuttingDown = true
-        unfollowOrphans(orphans.count)
+        unfollowOrphans(orphanedLeases.count)
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedBy: .sidecar) }
     }
 }
@@ -160,16 +169,16 @@ package final class RESPListenerContext: ListenerContext {
 /// The state of a RESP client's session: its name, rights and options.
 struct RESPSession {
     let id: Int64
-    /// The caller; `nil` until the client shows a required key.
+    /// The caller; `nil` until the client sends a required key.
     var caller: AccessControl.Caller?
     /// The name that the client has given itself.
     var name = ""
-    /// Whether the client has begun a transaction, which is rejected: no command runs before its `EXEC`.
+    /// Whether the client has begun a transaction, which is rejected: none of its commands runs.
     var isInRefusedTransaction = false
     /// Whether TLS is not required, or its handshake is complete.
     var isSecured: Bool
     /// Whether the client is notified of every lost lease, and not only of linked ones (`CLIENT LOSSES ON`).
     var receivesLosses = false
-    /// The client's subscription to the events, if any.
-    var follower: UInt64?
+    /// The ID of the client's subscription to the events; `nil` if it has none.
+    var followerID: UInt64?
 }

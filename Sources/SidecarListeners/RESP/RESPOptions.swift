@@ -32,15 +32,17 @@ package struct RESPOptions {
         case fence = "FENCE"
     }
 
-    /// An option that was given, and the indices of its values.
-    private struct GivenOption {
+    /// An option of the command, and the indices of its values.
+    private struct PassedOption {
         var option: Option
         var values: Range<Int>
     }
 
     private let request: RESPRequest
-    private var given: [GivenOption] = []
+    private var passed: [PassedOption] = []
 
+    /// Parses the arguments from index `start`.
+    /// - Throws: `InterlockError` if an option is not allowed, is repeated, or lacks a value.
     package init(_ request: RESPRequest, from start: Int, allowed: [Option]) throws(InterlockError) {
         self.request = request
         var index = start
@@ -50,15 +52,16 @@ package struct RESPOptions {
                 throw InterlockError(
                     .invalid, "unknown option \"\(Excerpt(request.text(index)))\"; expected one of \(expected)")
             }
-            guard !given.contains(where: { $0.option == option }) else {
+            guard !passed.contains(where: { $0.option == option }) else {
                 throw InterlockError(.invalid, "duplicate option \(option.rawValue); pass it once")
             }
             let values = try Self.values(of: option, at: index + 1, in: request)
-            given.append(GivenOption(option: option, values: values))
+            passed.append(PassedOption(option: option, values: values))
             index = values.upperBound
         }
     }
 
+    /// Returns the indices of an option's values, which begin at `start`.
     private static func values(of option: Option, at start: Int, in request: RESPRequest) throws(InterlockError) -> Range<Int> {
         switch option {
         case .linked, .shared, .named:
@@ -77,15 +80,15 @@ package struct RESPOptions {
         }
     }
 
-    func has(_ option: Option) -> Bool { given.contains { $0.option == option } }
+    func has(_ option: Option) -> Bool { passed.contains { $0.option == option } }
 
     package func text(_ option: Option) -> String? {
-        given.first { $0.option == option }?.values.first.map(request.text)
+        passed.first { $0.option == option }?.values.first.map(request.text)
     }
 
     /// Returns the names in a list; `nil` if the option is absent.
     package func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
-        guard let entry = given.first(where: { $0.option == option }) else { return nil }
+        guard let entry = passed.first(where: { $0.option == option }) else { return nil }
         var names: [ResourceName] = []
         for index in entry.values { names.append(try Self.name(request.text(index), parameter: option.rawValue)) }
         return names
@@ -107,17 +110,19 @@ package struct RESPOptions {
         return try Self.name(text, parameter: option.rawValue).text
     }
 
-    /// Returns the length of a lease in milliseconds. The usual mistake is a number with a unit.
-    static func ttl(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> Int64 {
-        guard let value = request.integer(index) else {
+    /// Returns the TTL of a lease, in milliseconds. The usual mistake is a number with a unit, which the error
+    /// explains.
+    static func ttlMilliseconds(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> Int64 {
+        guard let milliseconds = request.integer(index) else {
             throw InterlockError(
                 .invalid, "ttl-ms: expected milliseconds, such as 30000 for 30 s, got \"\(Excerpt(request.text(index)))\"")
         }
-        guard (1...RequestLimits.maximumMilliseconds).contains(value) else {
+        guard (1...RequestLimits.maximumMilliseconds).contains(milliseconds) else {
             throw InterlockError(
-                .invalid, "ttl-ms: expected milliseconds from 1 to \(RequestLimits.maximumMilliseconds), got \(value)")
+                .invalid,
+                "ttl-ms: expected milliseconds from 1 to \(RequestLimits.maximumMilliseconds), got \(milliseconds)")
         }
-        return value
+        return milliseconds
     }
 
     package func milliseconds(_ option: Option) throws(InterlockError) -> Int64? {
@@ -125,7 +130,7 @@ package struct RESPOptions {
     }
 
     func integer(_ option: Option, in range: ClosedRange<Int64>) throws(InterlockError) -> Int64? {
-        guard let index = given.first(where: { $0.option == option })?.values.first else { return nil }
+        guard let index = passed.first(where: { $0.option == option })?.values.first else { return nil }
         return try Self.integer(request, index, parameter: option.rawValue, in: range)
     }
 

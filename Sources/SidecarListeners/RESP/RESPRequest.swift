@@ -2,7 +2,7 @@ internal import Glibc
 
 /// One command in the connection's buffer. Arguments are copied only when they are read as text.
 ///
-/// Valid only while the buffer that it points into exists.
+/// A request is valid only while the buffer that it refers to exists.
 package struct RESPRequest {
     let bytes: UnsafeRawBufferPointer
     /// The range of each argument in `bytes`. The first argument is the command's name.
@@ -22,13 +22,13 @@ package struct RESPRequest {
 
     /// Returns argument `index` as a number; `nil` if it is not a decimal number that fits into 64 bits.
     package func integer(_ index: Int) -> Int64? {
-        let digits = argument(index)
-        guard let first = digits.first, digits.count <= 20 else { return nil }
+        let text = argument(index)
+        guard let first = text.first, text.count <= 20 else { return nil }
         let isNegative = first == UInt8(ascii: "-")
-        let rest = isNegative ? digits.dropFirst() : digits[...]
-        guard !rest.isEmpty else { return nil }
+        let magnitude = isNegative ? text.dropFirst() : text[...]
+        guard !magnitude.isEmpty else { return nil }
         var value: Int64 = 0
-        for byte in rest {
+        for byte in magnitude {
             let digit = Int64(byte) - Int64(UInt8(ascii: "0"))
             guard (0...9).contains(digit) else { return nil }
             let (product, overflow) = value.multipliedReportingOverflow(by: 10)
@@ -40,7 +40,7 @@ package struct RESPRequest {
         return value
     }
 
-    /// Returns whether argument `index` is this word, which must be in upper case. ASCII case is ignored.
+    /// Returns whether argument `index` is `word`, which must be in upper case. The case of the argument is ignored.
     func isWord(_ index: Int, _ word: StaticString) -> Bool {
         let candidate = argument(index)
         guard candidate.count == word.utf8CodeUnitCount else { return false }
@@ -59,7 +59,7 @@ package struct RESPRequest {
             }
     }
 
-    /// The key of the command's name. Names of more than 15 bytes have the key of no command.
+    /// The key of the command's name. The key of a name of more than 15 bytes matches no command.
     package var nameKey: CommandKey { key(of: 0) }
 
     /// Returns the key of argument `index`.

@@ -1,6 +1,7 @@
-/// Finds the next command in a connection's bytes: a RESP array of bulk strings, or an inline line of words.
+/// Finds the next command in a connection's bytes: a RESP array of bulk strings, or an inline command, which is a line
+/// of words. Pure: takes bytes and returns one outcome.
 ///
-/// Pure: takes bytes and returns one outcome. Rejects commands that no client needs before they cost memory.
+/// Commands over the limits, which no client needs, are rejected before they take memory.
 package struct RESPRequestParser {
     package enum Outcome: Equatable {
         /// A complete command of `consumed` bytes, whose arguments are in `arguments`.
@@ -11,24 +12,25 @@ package struct RESPRequestParser {
         case incomplete
         /// A violation of the protocol, which ends the connection. The string is the reason, for the client.
         case malformed(String)
-        /// The beginning of an HTTP request, as a web page can send it. The connection closes without a reply.
+        /// The beginning of an HTTP request, which a web page can send. The connection closes without a reply.
         case http
     }
 
     /// The limits of a command.
     package struct Limits: Sendable {
         /// The maximum number of arguments.
-        package var array: Int
+        package var arrayLength: Int
         /// The maximum length of an argument, in bytes.
-        package var bulk: Int
+        package var bulkLength: Int
         /// The maximum length of a command with all its arguments, in bytes.
-        package var command: Int
+        package var commandLength: Int
 
-        package static let usual = Limits(array: 1024, bulk: 64 << 10, command: 1 << 20)
-        /// The limits for clients that have not logged in: enough for a login.
-        package static let beforeLogin = Limits(array: 10, bulk: 16 << 10, command: 16 << 10)
+        package static let usual = Limits(arrayLength: 1024, bulkLength: 64 << 10, commandLength: 1 << 20)
+        /// The limits for clients that have not logged in, which suffice for a login.
+        package static let beforeLogin = Limits(arrayLength: 10, bulkLength: 16 << 10, commandLength: 16 << 10)
     }
 
+    /// The maximum length of an inline command, in bytes.
     package static let maximumLineLength = 64 << 10
 
     package var limits = Limits.usual
@@ -36,8 +38,8 @@ package struct RESPRequestParser {
     /// The ranges of the last command's arguments. The array is reused, so that parsing allocates nothing once warm.
     package private(set) var arguments: [Range<Int>] = []
 
-    /// The last command's words without quotes and escapes, if it was an inline line with quotes: `arguments` then
-    /// refers to these bytes. Otherwise empty, and `arguments` refers to the connection's bytes.
+    /// The words of the last command without quotes and escapes, if it was an inline command with quotes. `arguments`
+    /// then refers to these bytes. Otherwise this is empty, and `arguments` refers to the connection's bytes.
     package private(set) var unquoted: [UInt8] = []
 
     package init() {}
@@ -54,8 +56,8 @@ package struct RESPRequestParser {
         var position = 1
         let count: Int
         switch Self.number(bytes, at: &position) {
-        case .value(let value) where value <= limits.array: count = max(0, value)
-        case .value, .invalid: return .malformed("invalid multibulk length: at most \(limits.array) arguments")
+        case .value(let value) where value <= limits.arrayLength: count = max(0, value)
+        case .value, .invalid: return .malformed("invalid multibulk length: at most \(limits.arrayLength) arguments")
         case .incomplete: return .incomplete
         }
         guard count > 0 else { return .empty(consumed: position) }
@@ -67,8 +69,8 @@ package struct RESPRequestParser {
             position += 1
             let length: Int
             switch Self.number(bytes, at: &position) {
-            case .value(let value) where (0...limits.bulk).contains(value): length = value
-            case .value, .invalid: return .malformed("invalid bulk length: at most \(limits.bulk) bytes")
+            case .value(let value) where (0...limits.bulkLength).contains(value): length = value
+            case .value, .invalid: return .malformed("invalid bulk length: at most \(limits.bulkLength) bytes")
             case .incomplete: return incompleteUnlessTooLong(bytes)
             }
             guard bytes.count - position >= length + 2 else { return incompleteUnlessTooLong(bytes) }
@@ -78,15 +80,15 @@ package struct RESPRequestParser {
             arguments.append(position..<(position + length))
             position += length + 2
         }
-        guard position <= limits.command else { return tooLong }
+        guard position <= limits.commandLength else { return tooLong }
         return .command(consumed: position)
     }
 
     private func incompleteUnlessTooLong(_ bytes: UnsafeRawBufferPointer) -> Outcome {
-        bytes.count > limits.command ? tooLong : .incomplete
+        bytes.count > limits.commandLength ? tooLong : .incomplete
     }
 
-    private var tooLong: Outcome { .malformed("a command is longer than \(limits.command) bytes") }
+    private var tooLong: Outcome { .malformed("a command is longer than \(limits.commandLength) bytes") }
 
     private enum Number {
         case value(Int)
@@ -98,18 +100,18 @@ package struct RESPRequestParser {
     private static func number(_ bytes: UnsafeRawBufferPointer, at position: inout Int) -> Number {
         var index = position
         var value = 0
-        var digits = 0
+        var digitCount = 0
         var isNegative = false
         while index < bytes.count {
             let byte = bytes[index]
             switch byte {
             case UInt8(ascii: "0")...UInt8(ascii: "9"):
-                guard digits < 10 else { return .invalid }
+                guard digitCount < 10 else { return .invalid }
                 value = value * 10 + Int(byte - UInt8(ascii: "0"))
-                digits += 1
-            case UInt8(ascii: "-") where digits == 0 && !isNegative:
+                digitCount += 1
+            case UInt8(ascii: "-") where digitCount == 0 && !isNegative:
                 isNegative = true
-            case UInt8(ascii: "\r") where digits > 0:
+            case UInt8(ascii: "\r") where digitCount > 0:
                 guard index + 1 < bytes.count else { return .incomplete }
                 guard bytes[index + 1] == UInt8(ascii: "\n") else { return .invalid }
                 position = index + 2
@@ -126,12 +128,15 @@ package struct RESPRequestParser {
 
     private mutating func inline(_ bytes: UnsafeRawBufferPointer) -> Outcome {
         arguments.removeAll(keepingCapacity: true)
-        let longest = min(Self.maximumLineLength, limits.command)
+        let maximumLength = min(Self.maximumLineLength, limits.commandLength)
         guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")) else {
             guard !Self.looksLikeHTTP(bytes) else { return .http }
-            return bytes.count > longest ? .malformed("an inline command is longer than \(longest) bytes") : .incomplete
+            return bytes.count > maximumLength
+                ? .malformed("an inline command is longer than \(maximumLength) bytes") : .incomplete
         }
-        guard end <= longest else { return .malformed("an inline command is longer than \(longest) bytes") }
+        guard end <= maximumLength else {
+            return .malformed("an inline command is longer than \(maximumLength) bytes")
+        }
         guard !Self.looksLikeHTTP(bytes) else { return .http }
         let line = UnsafeRawBufferPointer(rebasing: bytes[..<end])
         if line.contains(where: Self.isQuote) {
@@ -139,8 +144,8 @@ package struct RESPRequestParser {
         } else {
             split(line)
         }
-        guard arguments.count <= limits.array else {
-            return .malformed("an inline command has more than \(limits.array) words")
+        guard arguments.count <= limits.arrayLength else {
+            return .malformed("an inline command has more than \(limits.arrayLength) words")
         }
         return arguments.isEmpty ? .empty(consumed: end + 1) : .command(consumed: end + 1)
     }
@@ -148,8 +153,8 @@ package struct RESPRequestParser {
     private mutating func split(_ line: UnsafeRawBufferPointer) {
         var start: Int?
         for (index, byte) in line.enumerated() {
-            if let word = start, Self.isSpace(byte) {
-                arguments.append(word..<index)
+            if let wordStart = start, Self.isSpace(byte) {
+                arguments.append(wordStart..<index)
                 start = nil
             } else if start == nil, !Self.isSpace(byte) {
                 start = index
@@ -183,6 +188,8 @@ package struct RESPRequestParser {
         return true
     }
 
+    /// Appends the rest of a quoted part to `unquoted`, up to the closing quote.
+    /// - Returns: `false` if the quote is not closed, or is not followed by a space.
     private mutating func takeQuoted(_ line: UnsafeRawBufferPointer, _ index: inout Int, upTo quote: UInt8) -> Bool {
         while index < line.count {
             let byte = line[index]
@@ -222,7 +229,7 @@ package struct RESPRequestParser {
     /// Returns the value of two hexadecimal digits; `nil` if the bytes are not two digits.
     private static func hexadecimal(_ digits: Slice<UnsafeRawBufferPointer>) -> UInt8? {
         guard digits.count == 2 else { return nil }
-        // `UInt8` accepts a sign.
+        // `UInt8.init` accepts a sign, which is not allowed here.
         guard digits.allSatisfy({ $0 != UInt8(ascii: "+") && $0 != UInt8(ascii: "-") }) else { return nil }
         return UInt8(String(decoding: digits, as: UTF8.self), radix: 16)
     }

@@ -1,10 +1,11 @@
 package import Interlock
 
-/// The protocol of a connection to a RESP client: whether it takes commands, reads, writes and closes. Pure: takes
-/// events and returns actions, which `RESPConnection` executes.
+/// The protocol of a connection from a RESP client: when it takes commands, reads, writes and closes. The machine is
+/// pure: it takes events and returns actions, which `RESPConnection` executes.
 ///
-/// Commands run in slices of the event loop's time. Reading pauses while too much is pending, and resumes with a reply,
-/// a slice, a writable socket, or after a pause. Nothing is written after the connection has begun to close.
+/// Commands run in slices of the event loop's time. Reading pauses while too much is pending, and resumes after a
+/// reply, a slice or a delay, or when the socket becomes writable. Nothing is written after the connection has begun to
+/// close.
 package struct RESPServerStateMachine {
     package enum Carrier { case plain, tls }
 
@@ -17,19 +18,19 @@ package struct RESPServerStateMachine {
         case take
         /// Report `sliceGranted` in a later slice.
         case awaitSlice
-        /// Report `extraCommandGranted` after a short pause.
-        case planExtraCommand
+        /// Report `extraCommandGranted` after a short delay.
+        case scheduleExtraCommand
         case read
         /// Report `resume`.
         case resume
         /// Report `flush` at the end of the tick.
-        case planFlush
+        case scheduleFlush
         /// Write the output, then report `resume`.
         case write
         /// Write the output, and close once the socket has taken it.
         case writeAndClose
-        /// Write the output, close the output side, and close the connection after a while: closing a connection with
-        /// unread bytes would discard the last reply.
+        /// Write the output, close the output side, and close the connection after a while. Closing a connection with
+        /// unread bytes immediately would discard the last reply.
         case writeAndLinger
         /// Write the output, and close immediately.
         case close
@@ -51,15 +52,18 @@ package struct RESPServerStateMachine {
         case taking
         /// Takes no command, and closes after the replies.
         case closing
-        /// The same as `closing`, after a violation of the protocol or a missing login.
+        /// Takes no command, and closes after the replies, because the client violated the protocol or did not log in.
         case refused
-        /// Closes: the last bytes were handed to the socket, or dropped.
+        /// The last bytes were passed to the socket or dropped, and the channel is closing.
         case ending
+        /// Everything is released.
         case over
     }
 
     private enum Reading {
+        /// The channel reads.
         case flowing
+        /// The channel has requested a read that is held back.
         case heldBack
         /// The connection closes after the awaited slice: the client has stopped sending, or is no longer read.
         case ended
@@ -70,14 +74,15 @@ package struct RESPServerStateMachine {
     /// The slice in which commands are taken.
     private enum Slice { case none, running, awaited, runningAndAwaited }
 
-    /// The permission to take one command beyond the limit while Redis is busy: pending commands may wait for
-    /// something that it releases, such as a lock.
-    private enum ExtraCommand { case none, planned, granted }
+    /// The permission to take one command beyond the limit while Redis is busy. Without it, pending commands could wait
+    /// forever for something that the next command releases, such as a lock.
+    private enum ExtraCommand { case none, scheduled, granted }
 
     private enum Output {
         case idle
-        case flushPlanned
-        /// The socket accepts nothing for now. The connection keeps the output, because its limit applies only here.
+        case flushScheduled
+        /// The socket accepts no bytes for now. The connection keeps the output, because `maximumOutput` applies only
+        /// here.
         case blocked
     }
 
@@ -85,7 +90,7 @@ package struct RESPServerStateMachine {
     package static let maximumPipeline = 1024
     /// The maximum number of pending commands of one connection while Redis is busy.
     package static let maximumPendingWhileBusy = 16
-    /// The size of the kept replies, in bytes, at which reading pauses.
+    /// The total length of the kept replies, in bytes, at which reading pauses.
     package static let maximumWaiting = 1 << 20
     /// The maximum number of bytes that are buffered for a client that does not read.
     package static let maximumOutput = 4 << 20
@@ -96,6 +101,7 @@ package struct RESPServerStateMachine {
     private var slice = Slice.none
     private var extraCommand = ExtraCommand.none
     private var output = Output.idle
+    /// The side that ends the connection: the client, unless the sidecar has decided to end it.
     package private(set) var endedBy = Side.client
     package var replies = RESPReplyQueue()
 
@@ -103,7 +109,7 @@ package struct RESPServerStateMachine {
         self.carrier = carrier
     }
 
-    /// Whether the client is connected, or has left commands that still run.
+    /// Whether the connection is open, or the client has left commands that still run.
     var isOpen: Bool { phase != .over }
     /// Whether the connection closes after the replies.
     var isClosing: Bool { phase == .closing || phase == .refused }
@@ -118,11 +124,13 @@ package struct RESPServerStateMachine {
 // MARK: - Commands
 
 extension RESPServerStateMachine {
+    /// Handles bytes that arrived.
     package func bytesReceived() -> Action {
         guard phase == .taking else { return .discard }
         return slice == .none ? .take : .none
     }
 
+    /// Records that a slice begins. `sliceEnds` must follow.
     package mutating func sliceBegins() { slice = .running }
 
     package mutating func sliceEnds() { slice = isSliceAwaited ? .awaited : .none }
@@ -140,17 +148,20 @@ extension RESPServerStateMachine {
         return phase == .taking ? .take : .none
     }
 
+    /// Handles the end of an awaited slice.
     package mutating func sliceUsed() -> Action {
         guard reading == .closed, phase != .over else { return flush() }
         return slice == .none ? .end : .none
     }
 
-    /// - Returns: `take` if another command may be taken.
+    /// Decides about the next command in the input.
+    /// - Returns: `take` if it may be taken.
     @inline(__always)
     package mutating func nextCommand(isRedisBusy: @autoclosure () -> Bool) -> Action {
         phase == .taking ? admit(isRedisBusy()) : .none
     }
 
+    /// Records that a command was parsed.
     /// - Returns: the tag of the command.
     @inline(__always)
     package mutating func commandParsed() -> UInt64 {
@@ -161,50 +172,56 @@ extension RESPServerStateMachine {
     @inline(__always)
     private mutating func admit(_ isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard replies.count < Self.maximumPipeline, replies.waitingBytes < Self.maximumWaiting, isWritable else { return .none }
-        // A client that has stopped sending cannot add to the load, so the commands that it has sent are executed.
+        // A client that has stopped sending cannot add to the load, so its remaining commands are executed.
         guard replies.count > Self.maximumPendingWhileBusy, reading == .flowing || reading == .heldBack, extraCommand != .granted,
             isRedisBusy()
         else {
             return .take
         }
-        return planExtraCommand()
+        return scheduleExtraCommand()
     }
 
-    private mutating func planExtraCommand() -> Action {
-        guard extraCommand != .planned else { return .none }
-        extraCommand = .planned
-        return .planExtraCommand
+    private mutating func scheduleExtraCommand() -> Action {
+        guard extraCommand != .scheduled else { return .none }
+        extraCommand = .scheduled
+        return .scheduleExtraCommand
     }
 }
 
 // MARK: - Reading
 
 extension RESPServerStateMachine {
-    /// Call when the channel requests a read.
-    /// - Parameter input: the size of the input, in bytes.
-    package mutating func readRequested(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
+    /// Handles a read request of the channel.
+    /// - Parameter inputLength: the length of the input, in bytes.
+    package mutating func readRequested(inputLength: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard reading != .closed, reading != .ended || phase == .ending else { return .none }
-        // The bytes would be discarded, and only their end matters: a client that keeps sending is read slowly.
-        guard phase == .taking else { return planExtraCommand() }
+        // The client is read slowly, because its bytes are discarded and only their end matters.
+        guard phase == .taking else { return scheduleExtraCommand() }
         reading = .heldBack
-        return isSliceAwaited && input >= ConnectionSlices.readAhead ? .none : readIfAdmitted(isRedisBusy())
+        return isSliceAwaited && inputLength >= ConnectionSlices.readAhead ? .none : readIfAdmitted(isRedisBusy())
     }
 
+    /// Whether the connection closes after the awaited slice.
     package var isInputEnded: Bool { reading == .ended }
 
+    /// Handles the end of the delay before an extra command or a slow read.
     package mutating func extraCommandGranted() -> Action {
         extraCommand = .granted
         guard reading != .closed else { return .none }
         return phase == .taking ? .resume : .read
     }
 
-    /// Continues after a reason to wait has ended.
+    /// Takes commands or reads again, because a reason to wait has ended.
+    /// - Parameter inputLength: the length of the input, in bytes.
     /// - Returns: `take`, after which `resumeReading` follows, or the action for reading.
-    package mutating func resume(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
-        guard phase == .taking, slice == .none, input > 0 else { return resumeReading(isRedisBusy: isRedisBusy()) }
+    package mutating func resume(inputLength: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
+        guard phase == .taking, slice == .none, inputLength > 0 else {
+            return resumeReading(isRedisBusy: isRedisBusy())
+        }
         return admit(isRedisBusy())
     }
 
+    /// Makes the read that is held back, if it may be made now.
     package mutating func resumeReading(isRedisBusy: @autoclosure () -> Bool) -> Action {
         reading == .heldBack && slice == .none ? readIfAdmitted(isRedisBusy()) : .none
     }
@@ -220,33 +237,38 @@ extension RESPServerStateMachine {
 // MARK: - Writing
 
 extension RESPServerStateMachine {
-    /// Call after a write to the output.
+    /// Decides when to send the output, to which something was added.
     /// - Parameters:
-    ///   - size: the size of the output, in bytes.
+    ///   - outputLength: the length of the output, in bytes.
+    ///   - inputLength: the length of the input, in bytes.
     ///   - mayWrite: whether there is time for a write now.
     @inline(__always)
-    package mutating func written(_ size: Int, input: Int, mayWrite: @autoclosure () -> Bool) -> Action {
+    package mutating func outputAppended(
+        _ outputLength: Int, inputLength: Int, mayWrite: @autoclosure () -> Bool
+    ) -> Action {
         guard canWrite else { return .discard }
-        guard size <= Self.maximumOutput else { return drop() }
-        // The output is flushed between commands. A failed write makes NIO drain the socket immediately, and the
-        // current command is still in the input.
+        guard outputLength <= Self.maximumOutput else { return drop() }
+        // The output is flushed between commands, not during one: a failed write makes NIO drain the socket
+        // immediately, and the current command is still in the input.
         guard slice == .none || slice == .awaited else { return .none }
         // If nothing else is pending, no other reply could join this write.
-        guard replies.isEmpty, phase == .taking, isWritable, input == 0, reading != .heldBack, mayWrite() else {
-            return planFlush()
+        guard replies.isEmpty, phase == .taking, isWritable, inputLength == 0, reading != .heldBack, mayWrite() else {
+            return scheduleFlush()
         }
         return .write
     }
 
-    package mutating func planFlush() -> Action {
-        // A socket that becomes writable causes another flush.
+    /// Schedules a flush at the end of the tick, unless one is scheduled.
+    package mutating func scheduleFlush() -> Action {
+        // A blocked output is flushed when the socket becomes writable.
         guard canWrite, output == .idle else { return .none }
-        output = .flushPlanned
-        return .planFlush
+        output = .flushScheduled
+        return .scheduleFlush
     }
 
+    /// Decides whether to write the output, and whether to close after it.
     package mutating func flush() -> Action {
-        if output == .flushPlanned { output = .idle }
+        if output == .flushScheduled { output = .idle }
         guard canWrite else { return .none }
         if reading == .ended, slice == .none { return close() }
         guard isClosing, replies.isEmpty else { return isWritable ? .write : .none }
@@ -263,10 +285,11 @@ extension RESPServerStateMachine {
 // MARK: - The end
 
 extension RESPServerStateMachine {
-    /// Call when the client's input has ended.
-    package mutating func inputEnded(input: Int) -> Action {
+    /// Handles the end of the client's input.
+    /// - Parameter inputLength: the length of the input that is left, in bytes.
+    package mutating func inputEnded(inputLength: Int) -> Action {
         guard reading != .closed else { return .none }
-        guard phase != .ending, isSliceAwaited || hasCommandsLeft(input) else { return close() }
+        guard phase != .ending, isSliceAwaited || hasCommandsLeft(inputLength) else { return close() }
         reading = .ended
         return awaitSlice()
     }
@@ -275,7 +298,7 @@ extension RESPServerStateMachine {
     package mutating func closeAfterReplies(endedBy side: Side) -> Action {
         endedBy = side
         if phase == .taking { phase = .closing }
-        return planFlush()
+        return scheduleFlush()
     }
 
     /// Refuses a client that violated the protocol or did not log in.
@@ -286,12 +309,13 @@ extension RESPServerStateMachine {
         return replies.append()
     }
 
+    /// Handles the end of the time limit for the login.
     package mutating func loginExpired(isSecured: Bool) -> Action {
         guard phase == .taking, reading != .closed else { return .none }
         return isSecured ? .refuse : drop()
     }
 
-    /// Call when the client's key was removed. `closeAfterOutput` must follow.
+    /// Takes no further command, because the client's key was removed. `closeAfterOutput` must follow.
     /// - Returns: the calls to cancel.
     package mutating func revoke() -> [PendingCall] {
         if phase == .taking { phase = .closing }
@@ -311,7 +335,7 @@ extension RESPServerStateMachine {
         return .writeAndClose
     }
 
-    /// Drops a client that reads too little or does not speak RESP.
+    /// Closes the connection of a client that reads too little or does not speak RESP, and discards its output.
     package mutating func drop() -> Action {
         guard phase != .over else { return .none }
         endedBy = .sidecar
@@ -322,14 +346,16 @@ extension RESPServerStateMachine {
     /// Records that the network reports the client as unreachable. The client may still be running.
     package mutating func clientVanished() { endedBy = .sidecar }
 
-    /// Call when the channel has closed. Commands received earlier still run, as they would without a wait for a slice.
-    package mutating func closed(input: Int) -> Action {
+    /// Handles the channel's end. Commands that arrived earlier still run, as they would without a wait for a slice.
+    /// - Parameter inputLength: the length of the input that is left, in bytes.
+    package mutating func channelClosed(inputLength: Int) -> Action {
         guard reading != .closed else { return .none }
-        guard phase == .taking, isSliceAwaited || hasCommandsLeft(input) else { return .end }
+        guard phase == .taking, isSliceAwaited || hasCommandsLeft(inputLength) else { return .end }
         reading = .closed
         return .leave
     }
 
+    /// Ends the connection.
     /// - Returns: the calls to cancel.
     package mutating func end() -> [PendingCall] {
         phase = .over
@@ -338,9 +364,9 @@ extension RESPServerStateMachine {
         return replies.close()
     }
 
-    /// Whether commands that were held back may be left.
-    private func hasCommandsLeft(_ input: Int) -> Bool {
-        input > 0 && phase == .taking && replies.count < Self.maximumPipeline
+    /// Returns whether the input may contain commands that were held back.
+    private func hasCommandsLeft(_ inputLength: Int) -> Bool {
+        inputLength > 0 && phase == .taking && replies.count < Self.maximumPipeline
     }
 
     private mutating func close() -> Action {

@@ -15,13 +15,14 @@ package struct RESPWriter {
     /// Returns a writer with its own buffer, for a reply that waits for earlier ones.
     func withNewBuffer() -> RESPWriter { RESPWriter(speaksRESP3: speaksRESP3, countingIn: buffer.errors) }
 
+    /// Writes a simple string.
     func simple(_ text: StaticString) {
         buffer.append("+" as StaticString)
         buffer.append(text)
         buffer.append("\r\n" as StaticString)
     }
 
-    /// Writes an error: a code that programs switch on, and a human-readable sentence. Line breaks become spaces.
+    /// Writes an error: a code that programs switch on, and a sentence for people. Line breaks become spaces.
     package func error(_ code: String, _ message: String) {
         buffer.errors?.count(code)
         buffer.append("-" as StaticString)
@@ -36,13 +37,14 @@ package struct RESPWriter {
         buffer.appendHeader(UInt8(ascii: ":"), value)
     }
 
+    /// Writes a bulk string.
     package func bulk(_ text: String) {
         buffer.appendHeader(UInt8(ascii: "$"), Int64(text.utf8.count))
         buffer.append(text)
         buffer.append("\r\n" as StaticString)
     }
 
-    /// Writes bytes unchanged.
+    /// Writes bytes as a bulk string.
     func bulk(_ bytes: UnsafeRawBufferPointer) {
         buffer.appendHeader(UInt8(ascii: "$"), Int64(bytes.count))
         buffer.append(bytes)
@@ -67,16 +69,17 @@ package struct RESPWriter {
         buffer.append(",\(value)\r\n")
     }
 
+    /// Writes the head of an array with this many elements.
     func array(_ count: Int) {
         buffer.appendHeader(UInt8(ascii: "*"), Int64(count))
     }
 
     /// Writes the head of a map with this many pairs; in RESP2, of a flat array with twice as many elements.
-    func map(_ pairs: Int) {
-        if speaksRESP3 { buffer.appendHeader(UInt8(ascii: "%"), Int64(pairs)) } else { array(2 * pairs) }
+    func map(_ pairCount: Int) {
+        if speaksRESP3 { buffer.appendHeader(UInt8(ascii: "%"), Int64(pairCount)) } else { array(2 * pairCount) }
     }
 
-    /// Writes the head of out-of-band data; in RESP2, of an array.
+    /// Writes the head of a push, which is not a reply; in RESP2, of an array.
     func push(_ count: Int) {
         buffer.appendHeader(speaksRESP3 ? UInt8(ascii: ">") : UInt8(ascii: "*"), Int64(count))
     }

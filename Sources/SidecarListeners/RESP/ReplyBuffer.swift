@@ -2,18 +2,19 @@ package import NIOCore
 
 /// The bytes of replies to a client. Grows as needed, and is reused after each flush.
 ///
-/// Not a `ByteBuffer`, which checks and copies for every few bytes of a reply. NIO gets the bytes once per flush.
+/// This type replaces `ByteBuffer`, which checks and copies for every few bytes of a reply. NIO gets the bytes once for
+/// each flush.
 /// Benchmark: "LIMIT.TAKE, refused" in Benchmarks/figures/decisions.py.
 package final class ReplyBuffer {
     private var storage: UnsafeMutableRawPointer
     private var capacity: Int
     private(set) var count = 0
-    /// The counters of errors among the replies, if any. They are kept here so that a writer has one reference to
-    /// count.
+    /// The counters of error replies; `nil` if they are not counted. They are here so that a writer has only one
+    /// reference to retain.
     var errors: RESPErrorCounters?
 
     private static let minimumCapacity = 512
-    /// The largest capacity, in bytes, that is kept when the buffer is emptied.
+    /// The maximum capacity, in bytes, that is kept when the buffer is emptied.
     private static let maximumRetainedCapacity = 128 << 10
 
     init() {
@@ -72,16 +73,16 @@ package final class ReplyBuffer {
             target[1] = UInt8(ascii: "-")
             length = 2
         }
-        var digits = 1
+        var digitCount = 1
         var power: UInt64 = 10
         // No overflow: a magnitude has at most 19 digits, and 10¹⁹ fits into 64 bits.
-        while digits < 19, magnitude >= power {
-            digits += 1
+        while digitCount < 19, magnitude >= power {
+            digitCount += 1
             power &*= 10
         }
-        length += digits
+        length += digitCount
         var index = length
-        for _ in 0..<digits {
+        for _ in 0..<digitCount {
             index -= 1
             target[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: magnitude % 10)
             magnitude /= 10
@@ -91,15 +92,16 @@ package final class ReplyBuffer {
         count += length + 2
     }
 
-    private func reserve(_ additional: Int) {
-        if capacity - count < additional { resize(to: max(2 * capacity, count + additional)) }
+    /// Ensures capacity for `additionalBytes` more bytes.
+    private func reserve(_ additionalBytes: Int) {
+        if capacity - count < additionalBytes { resize(to: max(2 * capacity, count + additionalBytes)) }
     }
 
     private func resize(to newCapacity: Int) {
-        let new = UnsafeMutableRawPointer.allocate(byteCount: newCapacity, alignment: 16)
-        new.copyMemory(from: storage, byteCount: count)
+        let newStorage = UnsafeMutableRawPointer.allocate(byteCount: newCapacity, alignment: 16)
+        newStorage.copyMemory(from: storage, byteCount: count)
         storage.deallocate()
-        storage = new
+        storage = newStorage
         capacity = newCapacity
     }
 }

@@ -1,7 +1,7 @@
-/// A node of a YAML text. Scalars are texts that their readers interpret; tags are ignored.
+/// A node of a YAML document. Its readers interpret the text of a scalar; tags are ignored.
 struct YAMLNode {
     enum Content {
-        /// A scalar; `isPlain` means that it is written without quotes.
+        /// A scalar; `isPlain` means that the document contains it without quotes.
         case scalar(String, isPlain: Bool)
         case sequence([YAMLNode])
         case mapping([Entry])
@@ -21,12 +21,12 @@ struct YAMLNode {
         self.line = line
     }
 
-    /// The text; `nil` for a mapping or a list.
+    /// The text of a scalar; `nil` for a mapping or a list.
     var text: String? {
         if case .scalar(let text, _) = content { text } else { nil }
     }
 
-    /// The text; `nil` for a mapping, a list or a quoted text.
+    /// The text of a scalar without quotes; `nil` for any other node.
     var plainText: String? {
         if case .scalar(let text, isPlain: true) = content { text } else { nil }
     }

@@ -13,7 +13,7 @@ struct YAMLReader {
 
     struct Size {
         var values = 0
-        /// The total length of all texts.
+        /// The total length of all scalars.
         var bytes = 0
     }
 
@@ -41,7 +41,7 @@ struct YAMLReader {
         guard level <= Self.maximumLevels else {
             throw .malformed("lists and mappings are nested more than \(Self.maximumLevels) levels deep", line: event.line)
         }
-        let before = size
+        let startSize = size
         let content: YAMLNode.Content
         switch event.kind {
         case .alias(let name):
@@ -58,14 +58,15 @@ struct YAMLReader {
         try count(Size(values: 1))
         let node = YAMLNode(content, line: event.line)
         if let anchor = event.anchor {
-            anchors[anchor] = (node, Size(values: size.values - before.values, bytes: size.bytes - before.bytes))
+            anchors[anchor] = (node, Size(values: size.values - startSize.values, bytes: size.bytes - startSize.bytes))
         }
         return node
     }
 
-    private mutating func count(_ more: Size) throws(YAMLError) {
-        size.values += more.values
-        size.bytes += more.bytes
+    /// Adds to the size of the tree, and checks the limits.
+    private mutating func count(_ added: Size) throws(YAMLError) {
+        size.values += added.values
+        size.bytes += added.bytes
         guard size.values <= limits.values else { throw .tooManyValues }
         guard size.bytes <= limits.bytes else { throw .tooLong }
     }
@@ -89,18 +90,19 @@ struct YAMLReader {
 
     /// Rejects duplicate keys, quoted or not. Keys that are lists or mappings are rejected by the readers of the tree.
     private static func rejectDuplicates(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
-        var known: [String: Int?] = [:]
-        var repeated: [YAMLError.RepeatedKey] = []
-        var reported: Set<String> = []
+        var firstLines: [String: Int?] = [:]
+        var repeatedKeys: [YAMLError.RepeatedKey] = []
+        var reportedKeys: Set<String> = []
         for entry in entries {
             guard let key = entry.key.text else { continue }
-            if let first = known[key] {
-                if reported.insert(key).inserted { repeated.append(.init(key: key, first: first, second: entry.key.line)) }
+            if let firstLine = firstLines[key] {
+                guard reportedKeys.insert(key).inserted else { continue }
+                repeatedKeys.append(.init(key: key, first: firstLine, second: entry.key.line))
             } else {
-                known.updateValue(entry.key.line, forKey: key)
+                firstLines.updateValue(entry.key.line, forKey: key)
             }
         }
-        guard repeated.isEmpty else { throw .repeatedKeys(repeated) }
+        guard repeatedKeys.isEmpty else { throw .repeatedKeys(repeatedKeys) }
     }
 }
 
@@ -177,19 +179,22 @@ private final class YAMLEvents {
         return String(decoding: lines[line], as: UTF8.self).unicodeScalars.dropFirst(column).first == "\t"
     }
 
+    /// Returns the error that the parser has found.
     private func failure() -> YAMLError {
-        let found = parser.pointee
-        guard found.error != YAML_MEMORY_ERROR, let problem = found.problem else { return .outOfMemory }
-        let words = [found.context, problem].compactMap { $0.map { String(cString: $0) } }.joined(separator: ", ")
-        guard found.error == YAML_READER_ERROR else {
-            let line = Int(found.problem_mark.line)
-            guard words.hasSuffix("found character that cannot start any token") else { return .malformed(words, line: line + 1) }
-            let hasTab = isTab(line: line, column: Int(found.problem_mark.column))
+        let state = parser.pointee
+        guard state.error != YAML_MEMORY_ERROR, let problem = state.problem else { return .outOfMemory }
+        let message = [state.context, problem].compactMap { $0.map { String(cString: $0) } }.joined(separator: ", ")
+        guard state.error == YAML_READER_ERROR else {
+            let line = Int(state.problem_mark.line)
+            guard message.hasSuffix("found character that cannot start any token") else {
+                return .malformed(message, line: line + 1)
+            }
+            let hasTab = isTab(line: line, column: Int(state.problem_mark.column))
             return .malformed(
                 hasTab ? "found a tab; indent with spaces" : "found a value that begins with @, `, %, | or >; put it in quotes",
                 line: line + 1)
         }
-        let line = 1 + bytes.prefix(Int(found.problem_offset)).count { $0 == UInt8(ascii: "\n") }
-        return .malformed(words, line: line)
+        let line = 1 + bytes.prefix(Int(state.problem_offset)).count { $0 == UInt8(ascii: "\n") }
+        return .malformed(message, line: line)
     }
 }

@@ -3,13 +3,13 @@ internal import CLibYAML
 /// Writes a tree as YAML: lists and mappings in block style, and all scalars that are not plain in double quotes.
 final class YAMLWriter {
     private let emitter = UnsafeMutablePointer<yaml_emitter_t>.allocate(capacity: 1)
-    private var written: [UInt8] = []
+    private var output: [UInt8] = []
 
     private init() throws(YAMLError) {
         let isReady = yaml_emitter_initialize(emitter) == 1
         guard isReady else { throw .outOfMemory }
         yaml_emitter_set_unicode(emitter, 1)
-        // Each text stays on one line, however long it is.
+        // Without a maximum width, each scalar stays on one line.
         yaml_emitter_set_width(emitter, -1)
         let this = Unmanaged.passUnretained(self).toOpaque()
         yaml_emitter_set_output(
@@ -17,7 +17,7 @@ final class YAMLWriter {
             { this, bytes, count in
                 guard let this, let bytes else { return 0 }
                 Unmanaged<YAMLWriter>.fromOpaque(this).takeUnretainedValue()
-                    .written.append(contentsOf: UnsafeBufferPointer(start: bytes, count: count))
+                    .output.append(contentsOf: UnsafeBufferPointer(start: bytes, count: count))
                 return 1
             }, this)
     }
@@ -27,6 +27,7 @@ final class YAMLWriter {
         emitter.deallocate()
     }
 
+    /// Returns the YAML text of a tree.
     static func text(of node: YAMLNode) throws(YAMLError) -> String {
         let writer = try YAMLWriter()
         try writer.emit { yaml_stream_start_event_initialize(&$0, YAML_UTF8_ENCODING) }
@@ -34,7 +35,7 @@ final class YAMLWriter {
         try writer.write(node)
         try writer.emit { yaml_document_end_event_initialize(&$0, 1) }
         try writer.emit { yaml_stream_end_event_initialize(&$0) }
-        return String(decoding: writer.written, as: UTF8.self)
+        return String(decoding: writer.output, as: UTF8.self)
     }
 
     private func write(_ node: YAMLNode) throws(YAMLError) {

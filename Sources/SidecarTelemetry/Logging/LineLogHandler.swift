@@ -15,8 +15,8 @@ package struct LineLogHandler: LogHandler {
     package var logLevel: Logger.Level
     package var metadata: Logger.Metadata = [:]
 
-    /// Creates the handler of the process. It must be the only one, because it sets how the writer reports dropped
-    /// lines.
+    /// Creates the handler of the process. A process must have only one, because the handler sets how the writer
+    /// reports dropped lines.
     package init(_ settings: LogSettings, writer: LineWriter = .standardError) {
         format = settings.format
         self.writer = writer
@@ -47,22 +47,23 @@ package struct LineLogHandler: LogHandler {
 
 /// One line of the log, before it is formatted.
 package struct LogLine {
-    /// The event of lines that a library writes.
+    /// The event ID of lines that a library writes.
     package static let otherEvent = "other"
 
     private let fields: [(name: String, value: String)]
 
+    /// Creates a line with its fields in the order of the log.
     /// - Parameters:
     ///   - seconds: the Unix time in whole seconds, to which `milliseconds` are added.
     ///   - metadata: the other fields, including the event's ID.
     package init(seconds: Int, milliseconds: Int, level: Logger.Level, message: String, metadata: Logger.Metadata) {
-        var others = metadata.mapValues { "\($0)" }
-        let event = others.removeValue(forKey: Logger.eventKey) ?? Self.otherEvent
+        var otherFields = metadata.mapValues { "\($0)" }
+        let event = otherFields.removeValue(forKey: Logger.eventKey) ?? Self.otherEvent
         fields =
             [
                 ("time", Self.rfc3339(seconds: seconds, milliseconds: milliseconds)), ("level", level.rawValue), ("event", event),
                 ("message", message),
-            ] + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+            ] + otherFields.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     /// Returns a line with the current time.
@@ -95,9 +96,9 @@ package struct LogLine {
         var seconds = time_t(seconds)
         var date = tm()
         gmtime_r(&seconds, &date)
-        func padded(_ number: some BinaryInteger, _ digits: Int) -> String {
-            let text = String(number)
-            return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
+        func padded(_ number: some BinaryInteger, _ length: Int) -> String {
+            let digits = String(number)
+            return String(repeating: "0", count: max(0, length - digits.utf8.count)) + digits
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         return "\(day)T\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2)).\(padded(milliseconds, 3))Z"

@@ -45,7 +45,7 @@ final class DoubleCounter: FloatingPointCounterHandler, PrometheusSeries {
     }
 }
 
-/// The last value of a meter, or of a recorder that does not aggregate.
+/// A gauge that shows the last value of a meter, or of a recorder that does not aggregate.
 final class PrometheusGauge: RecorderHandler, MeterHandler, PrometheusSeries {
     private let value = AtomicDouble()
 

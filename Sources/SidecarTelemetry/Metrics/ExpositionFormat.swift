@@ -7,7 +7,7 @@ package enum ExpositionFormat: Sendable {
     /// <https://prometheus.io/docs/specs/om/open_metrics_spec/>
     case openMetrics
 
-    /// Chooses the format for an `Accept` field.
+    /// Chooses the format that an `Accept` field prefers.
     package init(accept: String?) {
         let ranges = (accept ?? "").lowercased().split(separator: ",").map { range in
             let words = range.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
@@ -15,8 +15,8 @@ package enum ExpositionFormat: Sendable {
             return (type: words.first ?? "", quality: quality ?? 1)
         }
         func quality(_ type: String) -> Double { ranges.first { $0.type == type }?.quality ?? 0 }
-        let wanted = quality("application/openmetrics-text")
-        self = wanted > 0 && wanted >= quality("text/plain") ? .openMetrics : .prometheus
+        let openMetricsQuality = quality("application/openmetrics-text")
+        self = openMetricsQuality > 0 && openMetricsQuality >= quality("text/plain") ? .openMetrics : .prometheus
     }
 
     package var mediaType: String {

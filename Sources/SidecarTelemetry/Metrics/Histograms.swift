@@ -3,20 +3,20 @@ package import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import Synchronization
 
-/// A recorded duration and its trace.
+/// A recorded duration, and the trace of the call that took it.
 struct Exemplar: Sendable {
     var trace: TraceContext.TraceID
     var nanoseconds: Int64
 }
 
-/// The counts of values in each bucket. A read of all buckets is not atomic, so `_count` is the sum of the values read.
+/// The number of values in each bucket. Reading all buckets is not atomic, so `_count` is the sum of the numbers read.
 private struct Buckets: Sendable {
-    /// An atomic in its own allocation, because arrays hold only copyable elements.
+    /// An atomic counter in its own allocation, because arrays hold only copyable elements.
     final class Cell: Sendable {
         let count = Atomic<Int64>(0)
     }
 
-    /// One count per bound, and a last one for values above all bounds.
+    /// One cell per bound, and a last one for values above all bounds.
     private let cells: [Cell]
 
     init(bounds: Int) {
@@ -44,7 +44,7 @@ private struct Buckets: Sendable {
     }
 }
 
-/// Durations, in seconds, from 50 µs to 10 s.
+/// A histogram of durations. The bounds of its buckets range from 50 µs to 10 s.
 package final class TimeHistogram: TimerHandler, PrometheusSeries {
     private static let bounds: [Double] = [
         0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
@@ -53,9 +53,9 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
     /// Whether the histogram is shown before anything is recorded.
     private let isShownEmpty: Bool
     /// The bounds in nanoseconds, copied so that recording does not access a lazily initialized global.
-    private let nanoseconds = TimeHistogram.bounds.map { Int64(($0 * 1e9).rounded()) }
+    private let boundsNanoseconds = TimeHistogram.bounds.map { Int64(($0 * 1e9).rounded()) }
     private let buckets = Buckets(bounds: TimeHistogram.bounds.count)
-    private let sum = Atomic<Int64>(0)
+    private let sumNanoseconds = Atomic<Int64>(0)
     /// The latest exemplar of each bucket that has one.
     private let exemplars = NIOLockedValueBox<[Int: Exemplar]>([:])
 
@@ -65,7 +65,7 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
 
     package func recordNanoseconds(_ duration: Int64) { recordNanoseconds(duration, count: 1) }
 
-    /// Records a duration, with its trace, if any, as an exemplar.
+    /// Records a duration. If there is a trace, makes it the exemplar of the duration's bucket.
     package func recordNanoseconds(_ duration: Int64, trace: TraceContext?) {
         recordNanoseconds(duration, count: 1)
         if let trace { addExemplar(by: trace, nanoseconds: duration) }
@@ -74,20 +74,22 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
     /// Makes a trace the exemplar of its duration's bucket. The duration itself must be recorded separately.
     package func addExemplar(by trace: TraceContext, nanoseconds duration: Int64) {
         let duration = max(0, duration)
-        exemplars.withLockedValue { $0[bucket(of: duration)] = Exemplar(trace: trace.traceID, nanoseconds: duration) }
+        exemplars.withLockedValue {
+            $0[bucketIndex(of: duration)] = Exemplar(trace: trace.traceID, nanoseconds: duration)
+        }
     }
 
-    private func bucket(of duration: Int64) -> Int {
+    private func bucketIndex(of durationNanoseconds: Int64) -> Int {
         var index = 0
-        while index < nanoseconds.count, nanoseconds[index] < duration { index += 1 }
+        while index < boundsNanoseconds.count, boundsNanoseconds[index] < durationNanoseconds { index += 1 }
         return index
     }
 
     /// Records the same duration `count` times.
     package func recordNanoseconds(_ duration: Int64, count: Int) {
         let duration = max(0, duration)
-        buckets.increment(bucket(of: duration), by: count)
-        sum.wrappingAdd(duration &* Int64(count), ordering: .relaxed)
+        buckets.increment(bucketIndex(of: duration), by: count)
+        sumNanoseconds.wrappingAdd(duration &* Int64(count), ordering: .relaxed)
     }
 
     var sampleCount: Int { Self.bounds.count + 3 }
@@ -95,12 +97,12 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
 
     func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText) {
         buckets.appendSamples(
-            name: name, labels: labels, bounds: Self.bounds, sum: Double(sum.load(ordering: .relaxed)) / 1e9,
+            name: name, labels: labels, bounds: Self.bounds, sum: Double(sumNanoseconds.load(ordering: .relaxed)) / 1e9,
             exemplars: exemplars.withLockedValue { $0 }, to: &text)
     }
 }
 
-/// Values of a recorder that aggregates, in any unit.
+/// A histogram of the values of a recorder that aggregates, in any unit.
 final class ValueHistogram: RecorderHandler, PrometheusSeries {
     private static let bounds: [Double] = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000, 1_000_000]
 

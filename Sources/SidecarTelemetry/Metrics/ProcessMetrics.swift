@@ -5,17 +5,19 @@ internal import Interlock
 enum ProcessMetrics {
     static func append(to text: inout PrometheusText) {
         guard let fields = statFields() else { return }
-        let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
-        appendMetric("process_cpu_seconds_total", .counter, (fields.userTicks + fields.systemTicks) / ticks, &text)
-        if let count = openDescriptors() { appendMetric("process_open_fds", .gauge, Double(count), &text) }
-        if let bound = OpenFileLimit.current { appendMetric("process_max_fds", .gauge, Double(bound), &text) }
-        let page = Double(sysconf(Int32(_SC_PAGESIZE)))
-        appendMetric("process_resident_memory_bytes", .gauge, fields.residentPages * page, &text)
-        if let boot = bootTime() {
-            appendMetric("process_start_time_seconds", .gauge, boot + fields.startTicks / ticks, &text)
+        let ticksPerSecond = Double(sysconf(Int32(_SC_CLK_TCK)))
+        appendMetric(
+            "process_cpu_seconds_total", .counter, (fields.userTicks + fields.systemTicks) / ticksPerSecond, &text)
+        if let count = openDescriptorCount() { appendMetric("process_open_fds", .gauge, Double(count), &text) }
+        if let limit = OpenFileLimit.current { appendMetric("process_max_fds", .gauge, Double(limit), &text) }
+        let pageBytes = Double(sysconf(Int32(_SC_PAGESIZE)))
+        appendMetric("process_resident_memory_bytes", .gauge, fields.residentPages * pageBytes, &text)
+        if let bootSeconds = bootTimeSeconds() {
+            appendMetric("process_start_time_seconds", .gauge, bootSeconds + fields.startTicks / ticksPerSecond, &text)
         }
     }
 
+    /// Writes a metric without labels.
     private static func appendMetric(_ name: String, _ kind: MetricKind, _ value: Double, _ text: inout PrometheusText) {
         text.appendHeader(name: name, kind: kind)
         text.appendSample(name: name, labels: SeriesLabels([]), value: PrometheusText.number(value))
@@ -24,12 +26,12 @@ enum ProcessMetrics {
     private struct StatFields {
         var userTicks: Double
         var systemTicks: Double
-        /// Ticks since the machine booted.
+        /// The start of the process, in ticks since the machine booted.
         var startTicks: Double
         var residentPages: Double
     }
 
-    /// Reads proc_pid_stat(5). Fields are counted after the command's name, which may contain any character.
+    /// Reads proc_pid_stat(5). Field numbers are counted from the command's name, which may contain any character.
     private static func statFields() -> StatFields? {
         guard let line = contents(of: "/proc/self/stat"), let end = line.lastIndex(of: ")") else { return nil }
         let fields = line[line.index(after: end)...].split(separator: " ")
@@ -39,17 +41,19 @@ enum ProcessMetrics {
         return StatFields(userTicks: user, systemTicks: system, startTicks: start, residentPages: resident)
     }
 
-    private static func bootTime() -> Double? {
+    /// Returns the time when the machine booted, as Unix time in seconds.
+    private static func bootTimeSeconds() -> Double? {
         let line = contents(of: "/proc/stat")?.split(separator: "\n").first { $0.hasPrefix("btime ") }
         return line.flatMap { Double($0.dropFirst(6)) }
     }
 
-    /// Returns the number of open descriptors, without the one that reads the directory.
-    private static func openDescriptors() -> Int? {
+    /// Returns the number of open descriptors, except the one that reads the directory.
+    private static func openDescriptorCount() -> Int? {
         guard let folder = opendir("/proc/self/fd") else { return nil }
         defer { closedir(folder) }
         var count = 0
         while readdir(folder) != nil { count += 1 }
+        // The directory also lists `.`, `..` and the descriptor that reads it.
         return count - 3
     }
 

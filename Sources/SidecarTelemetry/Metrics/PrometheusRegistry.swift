@@ -9,7 +9,7 @@ internal import NIOConcurrencyHelpers
 /// metrics take the registry's lock. A metric that would exceed `maximumSamples`, or whose name already has another
 /// type, is not shown. It is counted in `interlock_metrics_dropped_total`.
 package final class PrometheusRegistry: MetricsFactory, Sendable {
-    /// The maximum number of samples, which are lines with a value, of all metrics except those of the process.
+    /// The maximum number of samples of all metrics, except those of the process. A sample is a line with a value.
     package let maximumSamples: Int
 
     private let dropped = IntegerCounter()
@@ -17,7 +17,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
 
     private struct State {
         var families: [String: Family] = [:]
-        var samples = 0
+        var sampleCount = 0
     }
 
     private struct Family {
@@ -36,19 +36,20 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         }
     }
 
-    /// Returns all metrics as text, ordered by name, then by labels. O(n log n) in series; also reads `/proc`.
+    /// Returns all metrics as text, ordered by name, then by labels. O(n log n) in the number of series. Also reads
+    /// `/proc`.
     package func exposition(as format: ExpositionFormat = .prometheus) -> String {
         var families = state.withLockedValue { $0.families }
-        for (name, former) in MetricHelp.formerNames { families[former] = families[name] }
+        for (name, formerName) in MetricHelp.formerNames { families[formerName] = families[name] }
         var text = PrometheusText(format)
         for (name, family) in families.sorted(by: { $0.key < $1.key }) {
-            let shown = family.series.filter(\.value.isShown)
-            guard !shown.isEmpty else { continue }
+            let shownSeries = family.series.filter(\.value.isShown)
+            guard !shownSeries.isEmpty else { continue }
             text.appendHeader(name: name, kind: family.kind)
-            for (labels, series) in shown.sorted(by: { $0.key < $1.key }) {
+            for (labels, series) in shownSeries.sorted(by: { $0.key < $1.key }) {
                 series.appendSamples(name: name, labels: labels, to: &text)
             }
-            // The event loop may be waiting for this core. Without the yield, it might wait for the rest of a time
+            // The event loop may be waiting for this core, and would otherwise have to wait until the end of the time
             // slice.
             sched_yield()
         }
@@ -62,34 +63,34 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         series(label, dimensions, .histogram) { TimeHistogram(isShownEmpty: false) }
     }
 
-    /// Returns the series with this name and these labels, or a new one.
+    /// Returns the series with this name and these labels. Creates it if it does not exist.
     private func series<Series: PrometheusSeries>(
         _ label: String, _ dimensions: [(String, String)], _ kind: MetricKind, make: () -> Series
     ) -> Series {
         let name = PrometheusText.metricName(label)
         let labels = SeriesLabels(dimensions)
         return state.withLockedValue { state in
-            let isOfKind = state.families[name].map { $0.kind == kind } ?? true
-            let known = state.families[name]?.series[labels]
-            if isOfKind, let known = known as? Series { return known }
-            let made = make()
-            guard isOfKind, known == nil, state.samples + made.sampleCount <= maximumSamples else {
+            let hasSameKind = state.families[name].map { $0.kind == kind } ?? true
+            let existing = state.families[name]?.series[labels]
+            if hasSameKind, let existing = existing as? Series { return existing }
+            let newSeries = make()
+            guard hasSameKind, existing == nil, state.sampleCount + newSeries.sampleCount <= maximumSamples else {
                 dropped.increment(by: 1)
-                return made
+                return newSeries
             }
-            state.families[name, default: Family(kind: kind)].series[labels] = made
-            state.samples += made.sampleCount
-            return made
+            state.families[name, default: Family(kind: kind)].series[labels] = newSeries
+            state.sampleCount += newSeries.sampleCount
+            return newSeries
         }
     }
 
-    /// Removes a metric. O(n) in series: removal is rare, so there is no index.
+    /// Removes a metric. O(n) in the number of series, without an index, because removals are rare.
     package func remove(_ handler: AnyObject) {
         state.withLockedValue { state in
             for (name, family) in state.families {
                 guard let (labels, series) = family.series.first(where: { $0.value === handler }) else { continue }
                 state.families[name]?.series[labels] = nil
-                state.samples -= series.sampleCount
+                state.sampleCount -= series.sampleCount
                 return
             }
         }

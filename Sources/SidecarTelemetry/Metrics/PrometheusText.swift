@@ -48,7 +48,7 @@ struct PrometheusText {
         text += "# HELP \(family) \(MetricHelp.text(of: name))\n# TYPE \(family) \(type)\n"
     }
 
-    /// Returns the name and the type of a family in OpenMetrics: the name has no suffix, and metrics whose information
+    /// Returns the name and the type of a family in OpenMetrics. The name has no suffix, and metrics whose information
     /// is in their labels have the type `info`.
     private static func openMetricsFamily(_ name: String, _ kind: MetricKind) -> (name: String, type: String) {
         switch kind {
@@ -76,9 +76,9 @@ struct PrometheusText {
     ) {
         text += name
         text += suffix
-        let label = bucket.map { "le=\"\(bound($0))\"" }
-        let all = [labels.text, label ?? ""].filter { !$0.isEmpty }.joined(separator: ",")
-        if !all.isEmpty { text += "{\(all)}" }
+        let bucketLabel = bucket.map { "le=\"\(bound($0))\"" }
+        let allLabels = [labels.text, bucketLabel ?? ""].filter { !$0.isEmpty }.joined(separator: ",")
+        if !allLabels.isEmpty { text += "{\(allLabels)}" }
         text += " \(value)"
         if let exemplar, format == .openMetrics {
             text += " # {trace_id=\"\(exemplar.trace.text)\"} \(Self.number(Double(exemplar.nanoseconds) / 1e9))"
@@ -86,6 +86,7 @@ struct PrometheusText {
         text += "\n"
     }
 
+    /// Returns `text` with `_` for every character that is not allowed.
     private static func sanitized(_ text: String, _ isAlsoAllowed: (Unicode.Scalar) -> Bool) -> String {
         var name = ""
         for scalar in text.unicodeScalars {

@@ -1,5 +1,5 @@
 /// Writes a message field by field into an array, because a `ByteBuffer` takes twenty times as long per byte.
-/// Benchmarks: `make bench-envoy` for answers about limits, `make bench-traces` for spans.
+/// Benchmarks: `make bench-envoy` for rate limit responses, `make bench-traces` for spans.
 package struct ProtobufWriter {
     package private(set) var bytes: [UInt8] = []
 
@@ -14,12 +14,12 @@ package struct ProtobufWriter {
         return writer.bytes
     }
 
-    /// Writes a number; 0 is omitted, as always in proto3.
+    /// Writes a number. Omits 0, as proto3 requires.
     package mutating func write(_ field: UInt64, _ value: UInt64) {
         if value != 0 { write(field, oneOf: value) }
     }
 
-    /// Writes a text; an empty one is omitted.
+    /// Writes a text. Omits an empty one.
     package mutating func write(_ field: UInt64, _ text: String) {
         if !text.isEmpty { write(field, oneOf: text) }
     }
@@ -37,14 +37,14 @@ package struct ProtobufWriter {
         bytes.append(text: text)
     }
 
-    /// Writes an 8-byte number; 0 is omitted.
+    /// Writes an 8-byte number. Omits 0.
     mutating func write(_ field: UInt64, fixed64 value: UInt64) {
         guard value != 0 else { return }
         write(varint: ProtobufTag.fixed64(field))
         append(value.littleEndian)
     }
 
-    /// Writes a 4-byte number; 0 is omitted.
+    /// Writes a 4-byte number. Omits 0.
     mutating func write(_ field: UInt64, fixed32 value: UInt32) {
         guard value != 0 else { return }
         write(varint: ProtobufTag.fixed32(field))
@@ -75,19 +75,22 @@ package struct ProtobufWriter {
         end(contentFrom: start)
     }
 
+    /// Writes the tag of a text or a message, and reserves a byte for its length.
+    /// - Returns: the index at which the content begins.
     private mutating func begin(_ field: UInt64) -> Int {
         write(varint: ProtobufTag.content(field))
-        // The length is not known yet. It nearly always fits into this byte.
+        // The length is not known yet, but nearly always fits into this byte.
         bytes.append(0)
         return bytes.count
     }
 
+    /// Writes the length of the content that begins at `start`.
     private mutating func end(contentFrom start: Int) {
         var length = bytes.count - start
         var index = start - 1
         // Each byte holds seven bits; the first byte is reserved already.
-        let more = (Int.bitWidth - length.leadingZeroBitCount - 1) / 7
-        if more > 0 { bytes.insert(contentsOf: repeatElement(0, count: more), at: start) }
+        let extraByteCount = (Int.bitWidth - length.leadingZeroBitCount - 1) / 7
+        if extraByteCount > 0 { bytes.insert(contentsOf: repeatElement(0, count: extraByteCount), at: start) }
         while length >= 0x80 {
             bytes[index] = UInt8(truncatingIfNeeded: length) | 0x80
             length >>= 7
@@ -97,11 +100,11 @@ package struct ProtobufWriter {
     }
 
     private mutating func write(varint value: UInt64) {
-        var rest = value
-        while rest >= 0x80 {
-            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
-            rest >>= 7
+        var remainingBits = value
+        while remainingBits >= 0x80 {
+            bytes.append(UInt8(truncatingIfNeeded: remainingBits) | 0x80)
+            remainingBits >>= 7
         }
-        bytes.append(UInt8(rest))
+        bytes.append(UInt8(remainingBits))
     }
 }

@@ -18,13 +18,13 @@ internal import SwiftProtobuf
 /// are dropped and counted.
 package struct SpanExporter: Service {
     private static let pollInterval = Duration.milliseconds(500)
-    /// The maximum number of intervals for which spans are collected, so that many are sent together.
+    /// The number of polls after which spans are sent even if the batch is not full.
     private static let maximumPolls = 10
     private static let maximumAttempts = 3
     private static let timeout = TimeAmount.seconds(3)
     /// The pause between two attempts, which doubles each time.
     private static let retryPause = Duration.seconds(1)
-    /// The maximum `Retry-After` that is honored. Meanwhile, spans are queued, or dropped and counted.
+    /// The maximum `Retry-After` that is honored. During a pause, spans are queued, or dropped and counted.
     private static let maximumRetryPause = Duration.seconds(300)
     /// The lifetime of an idle connection: longer than the five seconds between batches.
     private static let idleTimeout = TimeAmount.seconds(30)
@@ -34,8 +34,8 @@ package struct SpanExporter: Service {
     private let endpoint: URL
     private let origin: HTTPOrigin
     private let fields: HTTPHeaders
-    /// Returns the milliseconds that a `Retry-After` asks for; `nil` if it is invalid.
-    private let retryAfter: @Sendable (String) -> Int64?
+    /// Returns the wait that the value of a `Retry-After` field requests; `nil` if the value is invalid.
+    private let retryAfterMilliseconds: @Sendable (String) -> Int64?
     private let queue: SpanQueue
     private let messages: SpanMessages
     private let sent: Counter
@@ -44,9 +44,11 @@ package struct SpanExporter: Service {
     private let logger: Logger
     private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
 
+    /// Creates an exporter that sends spans while `run` is in progress.
     /// - Parameters:
     ///   - resource: the attributes of the spans' source.
-    ///   - retryAfter: parses a `Retry-After`, in milliseconds.
+    ///   - retryAfter: returns the milliseconds that the value of a `Retry-After` field requests; `nil` if it is
+    ///     invalid.
     /// - Throws: an error if the endpoint cannot be used.
     package init(
         _ settings: TracingSettings, queue: SpanQueue, resource: KeyValuePairs<String, String>, logger: Logger,
@@ -61,7 +63,7 @@ package struct SpanExporter: Service {
             host: host, port: endpoint.port ?? HTTPOrigin.standardPort(isTLS: isTLS),
             tls: isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: settings.certificateAuthority) : nil)
         fields = HTTPHeaders(settings.headers.map { ($0.name, $0.value) })
-        self.retryAfter = retryAfter
+        retryAfterMilliseconds = retryAfter
         self.queue = queue
         messages = SpanMessages(resource: resource)
         self.logger = logger
@@ -73,7 +75,8 @@ package struct SpanExporter: Service {
         failed = counter("failed")
     }
 
-    /// Sends spans until graceful shutdown, and then once more. Shutdown ends pauses, but not a request in progress.
+    /// Sends spans until graceful shutdown, and then sends the remaining ones. A shutdown ends pauses, but not a
+    /// request in progress.
     func run() async throws {
         let connections = try await eventLoop.submit { [origin, eventLoop] in
             let settings = HTTPConnectionPool.Settings(
@@ -87,7 +90,7 @@ package struct SpanExporter: Service {
             await waitForBatch()
             isHealthy = await flush(connections)
         }
-        // If the collector failed, the last attempt is skipped, because it could hang.
+        // If the last request failed, no further one is sent, because it could delay the shutdown.
         if isHealthy { await flush(connections) }
     }
 
@@ -101,47 +104,52 @@ package struct SpanExporter: Service {
         await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
     }
 
-    /// Sends all queued spans. After a batch that the collector refuses, the remaining ones are dropped.
+    /// Sends all queued spans. If the collector refuses a batch, drops that batch and all later ones.
     /// - Returns: whether the collector accepted all batches.
     @discardableResult
     private func flush(_ connections: NIOLoopBound<HTTPConnectionPool>) async -> Bool {
-        let (batches, dropped) = queue.take()
-        self.dropped.increment(by: dropped)
-        var remaining = batches.reduce(0) { $0 + $1.count }
+        let (batches, droppedCount) = queue.take()
+        self.dropped.increment(by: droppedCount)
+        var remainingSpans = batches.reduce(0) { $0 + $1.count }
         for batch in batches {
             if let reason = await send(messages.request(batch), of: batch.count, connections) {
-                failed.increment(by: remaining)
-                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(remaining)", "error": reason])
+                failed.increment(by: remainingSpans)
+                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(remainingSpans)", "error": reason])
                 return false
             }
-            remaining -= batch.count
+            remainingSpans -= batch.count
         }
         return true
     }
 
+    /// Sends a batch, with retries.
     /// - Returns: the reason why the collector refused the batch; `nil` if it accepted the batch, even if it rejected
     ///   individual spans.
-    private func send(_ body: [UInt8], of spans: Int, _ connections: NIOLoopBound<HTTPConnectionPool>) async -> String? {
+    private func send(_ body: [UInt8], of spanCount: Int, _ connections: NIOLoopBound<HTTPConnectionPool>) async
+        -> String?
+    {
         var pause = Self.retryPause
         var reason = ""
         for attempt in 1...Self.maximumAttempts {
-            var requested: Duration?
+            var requestedPause: Duration?
             do {
                 let response = try await post(body, connections)
                 let status = response.head.status.code
                 if (200..<300).contains(status) {
-                    count(spans, response)
+                    recordAccepted(spanCount, response)
                     return nil
                 }
                 reason = "status \(status)"
                 guard Self.retriedStatuses.contains(status) else { break }
-                requested = response.head.headers.first(name: "Retry-After").flatMap(retryAfter).map { .milliseconds(max(0, $0)) }
+                requestedPause = response.head.headers.first(name: "Retry-After")
+                    .flatMap(retryAfterMilliseconds).map { .milliseconds(max(0, $0)) }
             } catch {
                 reason = Self.reason(error)
             }
-            guard attempt < Self.maximumAttempts || requested != nil, !Task.isShuttingDownGracefully else { break }
-            // Random, so that sidecars do not retry simultaneously.
-            await self.pause(for: max(pause, min(requested ?? .zero, Self.maximumRetryPause)) * Double.random(in: 1...1.5))
+            guard attempt < Self.maximumAttempts || requestedPause != nil, !Task.isShuttingDownGracefully else { break }
+            // The pause is random, so that sidecars do not retry simultaneously.
+            let minimumPause = max(pause, min(requestedPause ?? .zero, Self.maximumRetryPause))
+            await self.pause(for: minimumPause * Double.random(in: 1...1.5))
             pause *= 2
         }
         return reason
@@ -157,15 +165,16 @@ package struct SpanExporter: Service {
         }
     }
 
-    private func count(_ sent: Int, _ response: HTTPFetch.Response) {
+    /// Counts the spans of a batch that the collector accepted, and logs those that it rejected.
+    private func recordAccepted(_ spanCount: Int, _ response: HTTPFetch.Response) {
         let response = try? Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceResponse(
             serializedBytes: Array(response.body.readableBytesView))
-        let rejected = min(sent, Int(clamping: max(0, response?.partialSuccess.rejectedSpans ?? 0)))
-        self.sent.increment(by: sent - rejected)
-        guard rejected > 0 else { return }
-        failed.increment(by: rejected)
+        let rejectedCount = min(spanCount, Int(clamping: max(0, response?.partialSuccess.rejectedSpans ?? 0)))
+        self.sent.increment(by: spanCount - rejectedCount)
+        guard rejectedCount > 0 else { return }
+        failed.increment(by: rejectedCount)
         let reason = response?.partialSuccess.errorMessage ?? ""
-        logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rejected)", "error": reason])
+        logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rejectedCount)", "error": reason])
     }
 
     private func post(_ body: [UInt8], _ connections: NIOLoopBound<HTTPConnectionPool>) async throws -> HTTPFetch.Response {

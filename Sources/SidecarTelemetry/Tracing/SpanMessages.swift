@@ -5,13 +5,15 @@ internal import OTLPMessages
 /// call's cost. Field numbers are those of `trace.proto`, `common.proto` and `resource.proto`, and the output matches
 /// that of the generated types byte for byte.
 struct SpanMessages {
-    /// The maximum size of the message around its parts, in bytes.
+    /// The maximum size of the tags and lengths around the parts of a message, in bytes.
     private static let maximumEnvelopeBytes = 16
 
-    /// The source of the spans, and the library that made them: the same in all messages.
+    /// The encoded source of the spans, which is the same in all messages.
     private let resource: [UInt8]
+    /// The encoded name and version of the library that made the spans.
     private let scope: [UInt8]
 
+    /// Encodes the parts that all messages share.
     /// - Parameter resource: the attributes of the spans' source.
     init(resource: KeyValuePairs<String, String>) {
         self.resource = ProtobufWriter.bytes { writer in
@@ -27,6 +29,7 @@ struct SpanMessages {
         }
     }
 
+    /// Returns the encoded request that exports a batch.
     func request(_ batch: SpanBatch) -> [UInt8] {
         ProtobufWriter.bytes(capacity: resource.count + scope.count + batch.bytes.count + Self.maximumEnvelopeBytes) { writer in
             writer.write(1) { resourceSpans in
@@ -40,8 +43,8 @@ struct SpanMessages {
     }
 }
 
-/// The spans of one message. They are encoded soon after they end, so that only one buffer is kept until they are sent.
-/// Freeing the spans themselves on the sending thread would fragment the memory of the thread that created them.
+/// The encoded spans of one message. Spans are encoded soon after they end, and only one buffer is kept until they are
+/// sent. If the sending thread freed the spans instead, the memory of the thread that created them would fragment.
 struct SpanBatch: Sendable {
     /// The size, in bytes, at which a batch is full; its last span may exceed it. Proxies before a collector often
     /// accept one megabyte.
@@ -68,8 +71,8 @@ struct SpanBatch: Sendable {
         if span.parentID != 0 { writer.write(4) { $0.append(bigEndian: span.parentID) } }
         writer.write(5, span.name)
         writer.write(6, kind(span.kind))
-        writer.write(7, fixed64: UInt64(clamping: span.startedAt))
-        writer.write(8, fixed64: UInt64(clamping: span.endedAt))
+        writer.write(7, fixed64: UInt64(clamping: span.startedAtNanoseconds))
+        writer.write(8, fixed64: UInt64(clamping: span.endedAtNanoseconds))
         for attribute in span.attributes { writer.write(9) { write(attribute.name, attribute.value, to: &$0) } }
         if let failure = span.failure {
             writer.write(15) {

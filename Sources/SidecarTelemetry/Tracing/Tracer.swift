@@ -4,16 +4,16 @@ package import SidecarSettings
 
 /// Decides which calls are traced, and begins their spans. Confined to the coordinator's event loop.
 ///
-/// A call is traced if its caller is, unless the settings say otherwise. Other calls are sampled at a rate by their
-/// trace ID, so that all sidecars make the same decision about a trace.
+/// A call is traced if its caller is, unless the settings disable that. All other calls are sampled by their trace ID,
+/// so that all sidecars make the same decision about a trace.
 package final class Tracer {
     private let settings: TracingSettings
     let queue: SpanQueue
     /// Returns the time, as Unix time in nanoseconds.
     let now: () -> Int64
     private var random: SeededRandom
-    /// The value of a trace ID's last 56 bits below which the trace is not sampled.
-    private let threshold: UInt64
+    /// The smallest value of the last 56 bits of a trace ID at which the trace is sampled.
+    private let samplingThreshold: UInt64
     /// The number of calls without a parent to skip before the next one is sampled.
     private var callsToSkip: UInt64 = 0
 
@@ -27,13 +27,14 @@ package final class Tracer {
         self.queue = queue
         random = SeededRandom(seed: seed)
         self.now = now
-        threshold = settings.samplingRate >= 1 ? 0 : UInt64((1 - settings.samplingRate) * Double(Self.randomBits + 1))
+        samplingThreshold =
+            settings.samplingRate >= 1 ? 0 : UInt64((1 - settings.samplingRate) * Double(Self.randomBits + 1))
         callsToSkip = drawCallsToSkip()
     }
 
-    /// Whether the next call without a parent is traced. If not, the call counts as skipped, and `begin` must not be
-    /// called for it.
-    package var isNextSampled: Bool {
+    /// Decides whether the next call without a parent is traced. If the result is false, the call counts as skipped,
+    /// and `begin` must not be called for it.
+    package func drawSamplingDecision() -> Bool {
         guard callsToSkip > 0 else { return true }
         callsToSkip -= 1
         return false
@@ -48,16 +49,18 @@ package final class Tracer {
             return span(name, kind, of: parent.traceID, state: parent.state, parentID: parent.spanID)
         }
         if let parent {
-            guard parent.traceID.low & Self.randomBits >= threshold, settings.samplingRate > 0 else { return nil }
+            guard parent.traceID.low & Self.randomBits >= samplingThreshold, settings.samplingRate > 0 else {
+                return nil
+            }
             return span(name, kind, of: parent.traceID, state: parent.state, parentID: parent.spanID)
         }
-        guard isNextSampled else { return nil }
+        guard drawSamplingDecision() else { return nil }
         callsToSkip = drawCallsToSkip()
         return span(name, kind, of: sampledTrace(), state: "", parentID: 0)
     }
 
-    /// Draws the number of calls to skip before the next sampled one, so that each has the same probability. Skipping a
-    /// call is as cheap as decrementing a number.
+    /// Draws the number of calls to skip before the next sampled one, such that each call has the same probability. A
+    /// skipped call costs only a decrement.
     private func drawCallsToSkip() -> UInt64 {
         guard settings.samplingRate > 0 else { return .max }
         guard settings.samplingRate < 1 else { return 0 }
@@ -68,7 +71,7 @@ package final class Tracer {
 
     /// Returns a new trace ID that every sidecar with this rate would sample.
     private func sampledTrace() -> TraceContext.TraceID {
-        let bits = UInt64.random(in: threshold...Self.randomBits, using: &random)
+        let bits = UInt64.random(in: samplingThreshold...Self.randomBits, using: &random)
         return TraceContext.TraceID(high: random.next(), low: max(1, random.next() & ~Self.randomBits | bits))
     }
 
@@ -76,7 +79,7 @@ package final class Tracer {
         _ name: String, _ kind: Span.Kind, of trace: TraceContext.TraceID, state: String, parentID: UInt64
     ) -> Span {
         let context = TraceContext(traceID: trace, spanID: newSpanID(), isSampled: true, state: state)
-        return Span(name, kind: kind, context: context, parentID: parentID, startedAt: now(), tracer: self)
+        return Span(name, kind: kind, context: context, parentID: parentID, startedAtNanoseconds: now(), tracer: self)
     }
 
     func newSpanID() -> UInt64 { max(1, random.next()) }

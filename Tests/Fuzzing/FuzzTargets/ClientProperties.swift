@@ -5,6 +5,7 @@ import SidecarListeners
 /// commands, nothing is written after the connection closes, commands and reads wait only while something will resume
 /// them, and the connection ends once.
 enum ClientProperties {
+    /// Checks the promises for one sequence of events.
     /// - Parameter input: a byte that selects plain text or TLS, then one byte for each event.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
@@ -41,11 +42,11 @@ enum ClientProperties {
         private var output = 0
         private var isReadPaused = false
         private var isSliceAwaited = false
-        private var isFlushPlanned = false
-        private var isReliefPlanned = false
+        private var isFlushScheduled = false
+        private var isReliefScheduled = false
         private var isBlocked = false
         private var isRedisBusy = false
-        /// Whether a relief has come since the last command was taken.
+        /// Whether an extra command has been granted since the last command was taken.
         private var isRelieved = false
         /// Whether the client's input is ignored and its replies are no longer awaited.
         private var isAbandoned = false
@@ -85,21 +86,22 @@ enum ClientProperties {
             while isSliceAwaited { try wake(12, 2) }
             try expect(channel == .over, "the connection did not end with its channel")
             let answers = [
-                machine.bytesReceived(), machine.flush(), machine.planFlush(), machine.extraCommandGranted(), machine.drop(),
-                machine.closeAfterReplies(endedBy: .client), machine.closeAfterOutput(), machine.closed(input: 1),
-                machine.inputEnded(input: 1), machine.resume(input: 1, isRedisBusy: false), machine.sliceUsed(),
+                machine.bytesReceived(), machine.flush(), machine.scheduleFlush(), machine.extraCommandGranted(), machine.drop(),
+                machine.closeAfterReplies(endedBy: .client), machine.closeAfterOutput(),
+                machine.channelClosed(inputLength: 1), machine.inputEnded(inputLength: 1),
+                machine.resume(inputLength: 1, isRedisBusy: false), machine.sliceUsed(),
             ]
             try expect(answers.allSatisfy { $0 == .none || $0 == .discard }, "after the end: \(answers)")
         }
 
         /// Checks that everything that waits will be resumed.
         private func checkWaits() throws(FuzzFinding) {
-            let resumes = isSliceAwaited || isFlushPlanned || isReliefPlanned || isBlocked || !pending.isEmpty
+            let resumes = isSliceAwaited || isFlushScheduled || isReliefScheduled || isBlocked || !pending.isEmpty
             switch channel {
             case .open:
                 try expect(resumes || !isReadPaused, "reading is paused, and nothing resumes it")
                 try expect(resumes || input.isEmpty, "\(input.count) commands wait, and nothing takes them")
-                try expect(output == 0 || isFlushPlanned || isSliceAwaited || isBlocked, "output waits, and nothing writes it")
+                try expect(output == 0 || isFlushScheduled || isSliceAwaited || isBlocked, "output waits, and nothing writes it")
             case .closed: try expect(isSliceAwaited, "the channel has closed, and nothing ends the connection")
             case .closing, .over: break
             }
@@ -126,7 +128,7 @@ enum ClientProperties {
             guard channel == .open || channel == .closing else { return }
             try perform(machine.flush())
             isReadPaused = true
-            try perform(machine.readRequested(input: input.count, isRedisBusy: isRedisBusy))
+            try perform(machine.readRequested(inputLength: input.count, isRedisBusy: isRedisBusy))
             if channel == .closing { isReadPaused = false }
         }
 
@@ -140,15 +142,15 @@ enum ClientProperties {
                 for tag in answered { try expect(machine.replies.position(of: tag) == .answered, "\(tag) was answered twice") }
             default:
                 output += size
-                try perform(machine.written(output, input: input.count, mayWrite: hasTime))
+                try perform(machine.outputAppended(output, inputLength: input.count, mayWrite: hasTime))
             }
         }
 
         private mutating func wake(_ event: Int, _ choice: Int) throws(FuzzFinding) {
             switch event {
             case 11:
-                guard isFlushPlanned else { return }
-                isFlushPlanned = false
+                guard isFlushScheduled else { return }
+                isFlushScheduled = false
                 try perform(machine.flush())
             case 12:
                 guard isSliceAwaited else { return }
@@ -156,8 +158,8 @@ enum ClientProperties {
                 if machine.sliceGranted() == .take { try takeAll() }
                 try perform(machine.sliceUsed())
             case 13:
-                guard isReliefPlanned else { return }
-                isReliefPlanned = false
+                guard isReliefScheduled else { return }
+                isReliefScheduled = false
                 isRelieved = true
                 try perform(machine.extraCommandGranted())
             default: isRedisBusy = choice & 1 == 0
@@ -170,7 +172,7 @@ enum ClientProperties {
             case (16, 0): try close()
             case (16, _):
                 isAbandoned = true
-                try perform(machine.inputEnded(input: input.count))
+                try perform(machine.inputEnded(inputLength: input.count))
             case (17, 0): try perform(machine.closeAfterReplies(endedBy: .sidecar))
             case (17, _):
                 isAbandoned = true
@@ -193,7 +195,7 @@ enum ClientProperties {
         private mutating func close() throws(FuzzFinding) {
             guard channel == .open || channel == .closing else { return }
             channel = .closed
-            try perform(machine.closed(input: input.count))
+            try perform(machine.channelClosed(inputLength: input.count))
         }
 
         // MARK: Commands and replies
@@ -239,7 +241,7 @@ enum ClientProperties {
             }
             let tag = machine.commandParsed()
             pending.append((tag, command == .cancelable))
-            if command == .cancelable { machine.replies.note(.lock(tag), for: tag) }
+            if command == .cancelable { machine.replies.recordPendingCall(.lock(tag), for: tag) }
             if command == .answered || command == .quit { try reply(tag, size: 10) }
             if command == .quit { try perform(machine.closeAfterReplies(endedBy: .client)) }
             return true
@@ -260,13 +262,13 @@ enum ClientProperties {
                 let writer = RESPWriter()
                 writer.bulk(String(repeating: "x", count: size))
                 buffered[ObjectIdentifier(writer.buffer)] = tag
-                machine.replies.keep(writer.buffer, for: tag)
+                machine.replies.hold(writer.buffer, for: tag)
             case .first:
                 try leave(tag)
                 machine.replies.removeFirst()
                 while let reply = machine.replies.popReady() { try leave(buffered.removeValue(forKey: ObjectIdentifier(reply))) }
                 output += size
-                try perform(machine.written(output, input: input.count, mayWrite: hasTime))
+                try perform(machine.outputAppended(output, inputLength: input.count, mayWrite: hasTime))
             }
         }
 
@@ -289,14 +291,14 @@ enum ClientProperties {
             case .awaitSlice:
                 try expect(!isSliceAwaited, "a slice was requested while one is awaited")
                 isSliceAwaited = true
-            case .planExtraCommand:
-                try expect(!isReliefPlanned, "a relief was planned while one is pending")
-                isReliefPlanned = true
+            case .scheduleExtraCommand:
+                try expect(!isReliefScheduled, "a relief was planned while one is pending")
+                isReliefScheduled = true
             case .read:
                 try expect(channel == .open || channel == .closing, "a closed channel was read")
                 isReadPaused = false
             case .resume: try resume()
-            case .planFlush: isFlushPlanned = true
+            case .scheduleFlush: isFlushScheduled = true
             case .write:
                 try expect(channel == .open && !isBlocked, "bytes were written to a socket that is closing or full")
                 output = 0
@@ -339,10 +341,10 @@ enum ClientProperties {
         }
 
         private mutating func resume() throws(FuzzFinding) {
-            var action = machine.resume(input: input.count, isRedisBusy: isRedisBusy)
+            var action = machine.resume(inputLength: input.count, isRedisBusy: isRedisBusy)
             if action == .take {
                 try process()
-                if output > 0 { try perform(machine.planFlush()) }
+                if output > 0 { try perform(machine.scheduleFlush()) }
                 action = machine.resumeReading(isRedisBusy: isRedisBusy)
             }
             try perform(action)

@@ -4,6 +4,7 @@ import InterlockHTTP
 /// exactly one end, nothing is delivered after that end, the connection leaves its pool once, and nothing happens
 /// afterwards.
 enum ConnectionProperties {
+    /// Checks the promises for one sequence of events.
     /// - Parameter input: a byte that selects HTTP/1.1 or a stream, then one byte for each event.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
@@ -57,8 +58,8 @@ enum ConnectionProperties {
         }
 
         mutating func finish() throws(FuzzFinding) {
-            try perform(machine.ended(at: .seconds(1)))
-            try perform(machine.reads.completed())
+            try perform(machine.channelEnded(at: .seconds(1)))
+            try perform(machine.reads.readCompleted())
             for event in 0..<22 { try handle(event: event, choice: 1) }
             try expect(hasLeft && response == nil, "the connection has ended, and has left: \(hasLeft)")
             try expect(begun == ended, "\(begun) requests have \(ended) ends")
@@ -120,18 +121,18 @@ enum ConnectionProperties {
                 try expect(response == .switched, "a connection that has not switched protocols was handed over")
                 end()
                 try leave()
-            default: try perform(machine.ended(at: .seconds(choice)))
+            default: try perform(machine.channelEnded(at: .seconds(choice)))
             }
         }
 
         private mutating func read(_ event: Int, _ choice: Int) throws(FuzzFinding) {
             switch (event, choice % 3) {
-            case (22, 0): try perform(machine.reads.requested())
+            case (22, 0): try perform(machine.reads.readRequested())
             case (22, 1):
                 machine.reads.receiverHolds()
                 isHeld = true
             case (22, _): try resume()
-            case (_, 0): try perform(machine.reads.completed())
+            case (_, 0): try perform(machine.reads.readCompleted())
             default:
                 let action = machine.reads.turnStarted()
                 try expect(
@@ -180,7 +181,7 @@ enum ConnectionProperties {
         }
 
         private func proceed(_ action: Machine.RequestAction) throws(FuzzFinding) {
-            try expect(action == .refuse || response != nil, "bytes were sent without a request")
+            try expect(action == .ignore || response != nil, "bytes were sent without a request")
         }
 
         private mutating func perform(_ action: Machine.HeadAction) throws(FuzzFinding) {
@@ -216,8 +217,8 @@ enum ConnectionProperties {
         private mutating func perform(_ action: Machine.ErrorAction) throws(FuzzFinding) {
             switch action {
             case .ignore: break
-            case .note: try expect(response != nil, "an error was recorded without a request")
-            case .noteAndClose:
+            case .recordCause: try expect(response != nil, "an error was recorded without a request")
+            case .recordCauseAndClose:
                 try expect(response != nil, "an error was recorded without a request")
                 try leave()
             case .close: try leave()
@@ -228,7 +229,7 @@ enum ConnectionProperties {
             switch action {
             case .none: break
             case .reportWritability, .reportAllReceived: try expect(response != nil, "\(action) without a request")
-            case .free:
+            case .returnToPool:
                 try expect(response == nil && !hasLeft, "a connection that has a request or has left its pool became free")
                 try expect(isRequestSent && endsRead, "a connection became free while more input or output is expected")
                 try resume()

@@ -17,7 +17,7 @@ enum EventProperties {
     private static func checkQuoting(_ text: String) throws(FuzzFinding) {
         let quoted = JSONText.quoted(text)
         try expect(!quoted.utf8.contains { $0 < 0x20 }, "a text in quotes has more than one line: \(quoted)")
-        let read = try? JSONDecoder().decode(String.self, from: Data(quoted.utf8))
-        try expect(read.map { $0.utf8.elementsEqual(text.utf8) } == true, "\(quoted) was read as \(read ?? "no text")")
+        let decoded = try? JSONDecoder().decode(String.self, from: Data(quoted.utf8))
+        try expect(decoded.map { $0.utf8.elementsEqual(text.utf8) } == true, "\(quoted) was read as \(decoded ?? "no text")")
     }
 }

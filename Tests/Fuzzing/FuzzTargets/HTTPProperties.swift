@@ -46,7 +46,7 @@ enum HTTPProperties {
         for segment in (parts.first ?? "").split(separator: "/") { try checkDecoding(segment) }
         let query = parts.count == 2 ? parts[1] : nil
         _ = try reading {
-            let query = try HTTPQuery(query, known: ["cursor", "match", "count", "hash", "ttl", "subject"])
+            let query = try HTTPQuery(query, knownNames: ["cursor", "match", "count", "hash", "ttl", "subject"])
             _ = query.text("match")
             return (try query.integer("count", in: 1...1000), try query.integer("ttl", in: 1...1_000_000_000))
         }
@@ -96,14 +96,16 @@ enum HTTPProperties {
     private static func checkBody(_ body: [UInt8]) throws(FuzzFinding) {
         let buffer = ByteBuffer(bytes: body)
         _ = try reading {
-            let body = try LockBody(ResourceName("lock"), JSONFields(reading: buffer, known: LockBody.fields))
+            let body = try LockBody(ResourceName("lock"), JSONFields(reading: buffer, knownNames: LockBody.fields))
             _ = try (body.others ?? []).map { try ResourceName($0.text) }
-            return body.request.ttl
+            return body.request.ttlMilliseconds
         }
-        let call = try reading { try CallBody(JSONFields(reading: buffer, known: CallBody.fields)) }
+        let call = try reading { try CallBody(JSONFields(reading: buffer, knownNames: CallBody.fields)) }
         if let call {
-            try expect(LimitRequest.costs.contains(call.cost), "a call costs \(call.cost)")
-            try expect((0...RequestLimits.maximumMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
+            try expect(LimitRequest.costRange.contains(call.cost), "a call costs \(call.cost)")
+            try expect(
+                (0...RequestLimits.maximumMilliseconds).contains(call.waitMilliseconds),
+                "a call waits \(call.waitMilliseconds) ms")
         }
         let decoded = try? JSONDecoder().decode(JSONValue.self, from: Data(body))
         let fast = try? JSONValue(reading: body, maximumDepth: 64)

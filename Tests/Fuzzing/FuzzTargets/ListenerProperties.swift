@@ -7,30 +7,31 @@ internal import NIOEmbedded
 internal import NIOHTTP1
 
 /// The HTTP API reads a client's bytes in one way, no matter how the network splits them: the same requests get the
-/// same answers.
+/// same responses.
 enum ListenerProperties {
+    /// Checks that the responses do not depend on how the bytes are split.
     /// - Parameter input: a byte that determines the size of the pieces, then the bytes that the client sends.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let lengthByte = input.first else { return }
         let sent = Array(input.dropFirst())
-        let whole = try answers(to: [sent])
+        let unsplit = try responses(to: [sent])
         let length = Int(lengthByte) + 1
         let pieces = stride(from: 0, to: sent.count, by: length).map { Array(sent[$0..<min($0 + length, sent.count)]) }
-        let inPieces = try answers(to: pieces)
-        // HTTP/2 windows are opened as bytes are read, so the answers depend on the pieces.
+        let inPieces = try responses(to: pieces)
+        // HTTP/2 windows are opened as bytes are read, so the responses depend on the pieces.
         guard !sent.starts(with: Array("PRI * HTTP/2.0".utf8)) else { return }
-        try expect(comparable(whole) == comparable(inPieces), "in one piece: \(whole); in pieces of \(length): \(inPieces)")
+        try expect(comparable(unsplit) == comparable(inPieces), "in one piece: \(unsplit); in pieces of \(length): \(inPieces)")
     }
 
-    /// Removes the date, and interim answers, which depend on whether a body has arrived already.
-    private static func comparable(_ answers: String) -> String {
-        answers.replacing("HTTP/1.1 100 Continue\r\n\r\n", with: "")
+    /// Removes the date, and interim responses, which depend on whether a body has arrived already.
+    private static func comparable(_ responses: String) -> String {
+        responses.replacing("HTTP/1.1 100 Continue\r\n\r\n", with: "")
             .split(separator: "\r\n", omittingEmptySubsequences: false).filter { !$0.hasPrefix("Date:") }.joined(
                 separator: "\r\n")
     }
 
-    /// Returns all bytes of the answers until the client has sent everything and closes.
-    private static func answers(to pieces: [[UInt8]]) throws(FuzzFinding) -> String {
+    /// Returns all bytes of the responses until the client has sent everything and closes.
+    private static func responses(to pieces: [[UInt8]]) throws(FuzzFinding) -> String {
         let channel = EmbeddedChannel()
         defer {
             _ = try? channel.finish(acceptAlreadyClosed: true)
@@ -82,15 +83,15 @@ enum ListenerProperties {
 
         func start() {}
 
-        func received(_ part: ByteBuffer) { body.writeImmutableBuffer(part) }
+        func partReceived(_ part: ByteBuffer) { body.writeImmutableBuffer(part) }
 
-        func receivedEnd(_ trailers: HTTPHeaders?) {
+        func endReceived(_ trailers: HTTPHeaders?) {
             responder.write(.ok, ["Content-Length": "\(body.readableBytes)"])
             responder.write(body)
             responder.writeEnd(nil)
         }
 
-        func readComplete() {}
+        func readCompleted() {}
 
         func writabilityChanged(_ isWritable: Bool) {}
 

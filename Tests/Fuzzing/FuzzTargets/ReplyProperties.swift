@@ -39,7 +39,7 @@ enum ReplyProperties {
         return bytewise
     }
 
-    /// - Returns: the number of bytes in bulk strings.
+    /// Checks that a reply is within the limits. Returns the number of bytes in its bulk strings.
     private static func checkLimits(_ reply: RedisReply, depth: Int) throws(FuzzFinding) -> Int {
         switch reply {
         case .integer, .null: return 0
@@ -75,7 +75,7 @@ enum ReplyProperties {
         _ = try? GetText(key: "key").decode(reply)
         _ = try? RemainingTime(key: "key").decode(reply)
         _ = try? SetFields(key: "key", fields: []).decode(reply)
-        _ = try? WaitForReplicas(replicas: 1, timeoutMilliseconds: 1).decode(reply)
+        _ = try? WaitForReplicas(replicaCount: 1, timeoutMilliseconds: 1).decode(reply)
     }
 }
 

@@ -18,7 +18,7 @@ enum RequestProperties {
             let other = try ParsedRequests(chunking.chunks(of: input))
             try expect(other == reading, "whole: \(reading); \(chunking): \(other)")
         }
-        // Slow, so only for every sixteenth input.
+        // This check is slow, so only every sixteenth input gets it.
         if case .incomplete(let count) = reading.ending, count > 0, input.fnv % 16 == 0 {
             try checkLengthLimit(input.suffix(count))
         }
@@ -137,7 +137,7 @@ struct ParsedRequests: Equatable {
         ending = .incomplete(pending.count)
     }
 
-    /// - Returns: `false` if the connection cannot continue.
+    /// Parses the pending bytes. Returns `false` if the connection cannot continue.
     private mutating func read(_ pending: inout [UInt8], with parser: inout RESPRequestParser) throws(FuzzFinding) -> Bool {
         var start = 0
         defer { pending.removeFirst(start) }
@@ -154,7 +154,7 @@ struct ParsedRequests: Equatable {
                 start += consumed
             case .incomplete:
                 try expect(
-                    pending.count - start <= RESPRequestParser.Limits.usual.command,
+                    pending.count - start <= RESPRequestParser.Limits.usual.commandLength,
                     "\(pending.count - start) bytes are buffered for an incomplete command")
                 return true
             case .malformed(let reason):
@@ -170,14 +170,15 @@ struct ParsedRequests: Equatable {
 
     private func arguments(_ ranges: [Range<Int>], in command: ArraySlice<UInt8>) throws(FuzzFinding) -> [[UInt8]] {
         try expect(
-            (1...RESPRequestParser.Limits.usual.array).contains(ranges.count), "a command has \(ranges.count) arguments")
+            (1...RESPRequestParser.Limits.usual.arrayLength).contains(ranges.count),
+            "a command has \(ranges.count) arguments")
         var arguments: [[UInt8]] = []
         var end = 0
         for range in ranges {
             try expect(
                 range.lowerBound >= end && range.upperBound <= command.count, "an argument lies outside of its command: \(range)")
             try expect(
-                range.count <= max(RESPRequestParser.Limits.usual.bulk, RESPRequestParser.maximumLineLength),
+                range.count <= max(RESPRequestParser.Limits.usual.bulkLength, RESPRequestParser.maximumLineLength),
                 "an argument has \(range.count) bytes")
             end = range.upperBound
             arguments.append(Array(command.dropFirst(range.lowerBound).prefix(range.count)))

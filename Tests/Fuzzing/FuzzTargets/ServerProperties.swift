@@ -4,6 +4,7 @@ import InterlockHTTP
 /// once and ends once, parts are taken in the order of arrival, no part is lost while the connection is open, and
 /// nothing is delivered after it closes.
 enum ServerProperties {
+    /// Checks the promises for one sequence of events.
     /// - Parameter input: a byte that selects HTTP/1.1 or a stream, then one byte for each event.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
@@ -83,7 +84,7 @@ enum ServerProperties {
             let part: Machine.Part = !isInMessage ? .head : event < 3 ? .end : .body(choice == 0 ? 70_000 : choice)
             isInMessage = part != .end
             arrived += 1
-            switch machine.arrived(part, isWritable: isWritable, mayBegin: choice & 1 == 0) {
+            switch machine.partReceived(part, isWritable: isWritable, mayBegin: choice & 1 == 0) {
             case .take: try take(arrived, part, choice)
             case .wait: waiting.append((arrived, part))
             case .waitForSlice:
@@ -149,7 +150,7 @@ enum ServerProperties {
         }
 
         private mutating func choose(_ receiver: Machine.Receiver, isEmpty: Bool) {
-            if isEmpty { machine.continued() }
+            if isEmpty { machine.continueResolved() }
             self.receiver = receiver
             machine.setReceiver(receiver, receiver == .relay && !isEmpty ? .held : .wanted)
         }
@@ -171,8 +172,8 @@ enum ServerProperties {
             case 12 where isEndPending:
                 (isEndPending, isEndWritten) = (false, true)
                 try perform(machine.responseWritten())
-            case 13 where isLive: machine.demand(choice & 1 == 0 ? .wanted : .held)
-            case 14 where reply == .awaited: machine.continued()
+            case 13 where isLive: machine.setDemand(choice & 1 == 0 ? .wanted : .held)
+            case 14 where reply == .awaited: machine.continueResolved()
             case 15 where reply == .awaited && receiver == .relay:
                 guard machine.handOver() == .proceed else { return }
                 try expect(phase == .open && machine.carrier == .connection, "a connection was handed over while \(phase)")
@@ -216,10 +217,10 @@ enum ServerProperties {
                 try perform(machine.clientLeft())
             case 19 where !isSliceAwaited && !isInputOver:
                 isInputOver = true
-                try perform(machine.failed(choice & 1 == 0 ? .malformed : .disconnection))
+                try perform(machine.errorCaught(choice & 1 == 0 ? .malformed : .disconnection))
             case 19 where isInputOver: try perform(machine.drop(choice * 10_000))
-            case 20: try perform(choice & 1 == 0 ? machine.shutDown(isWritable: isWritable) : machine.timedOut())
-            case 21: try perform(machine.callerRemoved())
+            case 20: try perform(choice & 1 == 0 ? machine.shutDown(isWritable: isWritable) : machine.deadlineReached())
+            case 21: try perform(machine.keyRevoked())
             case 22 where choice == 1: try perform(machine.close())
             case 22 where phase == .closing:
                 let action = machine.outputFlushed()

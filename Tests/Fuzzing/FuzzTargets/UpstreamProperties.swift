@@ -8,6 +8,7 @@ internal import NIOHTTP1
 enum UpstreamProperties {
     private static let methods: [HTTPMethod] = [.GET, .HEAD, .POST, .CONNECT]
 
+    /// Checks that the outcome does not depend on how the bytes are split.
     /// - Parameter input: a byte that selects the method and whether to offer an upgrade, a byte that determines the
     ///   size of the pieces, then the bytes that the server sends.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
@@ -18,9 +19,9 @@ enum UpstreamProperties {
         let sent = Array(input.dropFirst(2))
         let length = Int(input[1]) + 1
         let pieces = stride(from: 0, to: sent.count, by: length).map { Array(sent[$0..<min($0 + length, sent.count)]) }
-        let whole = try Call(request).answered(with: [sent])
-        let inPieces = try Call(request).answered(with: pieces)
-        try expect(whole == inPieces, "in one piece: \(whole); in pieces of \(length): \(inPieces)")
+        let unsplit = try Call(request).responseOutcome(of: [sent])
+        let inPieces = try Call(request).responseOutcome(of: pieces)
+        try expect(unsplit == inPieces, "in one piece: \(unsplit); in pieces of \(length): \(inPieces)")
     }
 
     /// One request and its outcome.
@@ -44,7 +45,7 @@ enum UpstreamProperties {
             self.request = request
         }
 
-        func answered(with pieces: [[UInt8]]) throws(FuzzFinding) -> Outcome {
+        func responseOutcome(of pieces: [[UInt8]]) throws(FuzzFinding) -> Outcome {
             let channel = EmbeddedChannel()
             let connection: HTTPClientConnection
             do {
@@ -84,29 +85,29 @@ enum UpstreamProperties {
 
         // MARK: Receiver
 
-        func connected(_ connection: HTTPClientConnection) {
+        func connectionEstablished(_ connection: HTTPClientConnection) {
             connection.send(request)
             connection.sendEnd()
         }
 
-        func notConnected(_ error: any Error) { outcome.ends.append(.failed) }
+        func connectionFailed(_ error: any Error) { outcome.ends.append(.failed) }
 
-        func received(_ head: HTTPResponseHead) { outcome.head = head }
+        func headReceived(_ head: HTTPResponseHead) { outcome.head = head }
 
-        func received(_ part: ByteBuffer) { outcome.body.writeImmutableBuffer(part) }
+        func partReceived(_ part: ByteBuffer) { outcome.body.writeImmutableBuffer(part) }
 
-        func receivedEnd(_ trailers: HTTPHeaders?) {
+        func endReceived(_ trailers: HTTPHeaders?) {
             outcome.trailers = trailers
             outcome.ends.append(.whole)
         }
 
-        func failed(_ error: any Error) { outcome.ends.append(.failed) }
+        func requestFailed(_ error: any Error) { outcome.ends.append(.failed) }
 
-        func readComplete() {}
+        func readCompleted() {}
 
         func writabilityChanged(_ isWritable: Bool) {}
 
-        func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        func protocolSwitched(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
             outcome.head = head
             outcome.ends.append(.switched)
             connection.abandon()
@@ -114,8 +115,8 @@ enum UpstreamProperties {
 
         // MARK: Owner
 
-        func free(_ connection: HTTPClientConnection) { isFree = true }
+        func takeBack(_ connection: HTTPClientConnection) { isFree = true }
 
-        func closed(_ connection: HTTPClientConnection) { isFree = false }
+        func connectionRetired(_ connection: HTTPClientConnection) { isFree = false }
     }
 }

@@ -9,7 +9,7 @@ struct ExclusionTests {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, valid: 100)
         history.grant(2, to: 2, fence: 2, requested: 50, answered: 99)
-        #expect(history.broken == [.exclusion])
+        #expect(history.violatedInvariants == [.exclusion])
     }
 
     @Test("A lease granted at another's end does not overlap")
@@ -17,7 +17,7 @@ struct ExclusionTests {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, valid: 100)
         history.grant(2, to: 2, fence: 2, requested: 50, answered: 100)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A client holds nothing once it has requested the release")
@@ -26,34 +26,34 @@ struct ExclusionTests {
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5)
         history.release(1, of: 1, requested: 50, answered: 90)
         history.grant(2, to: 2, fence: 2, requested: 20, answered: 51)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A renewed lease is held longer")
-    func renewed() {
+    func renewedLeaseIsHeldLonger() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, valid: 100)
         history.renew(1, of: 1, requested: 60, answered: 65, valid: 100)
         history.grant(2, to: 2, fence: 2, requested: 70, answered: 159)
-        #expect(history.broken == [.exclusion])
+        #expect(history.violatedInvariants == [.exclusion])
     }
 
     @Test("A renewal without an answer does not extend a lease")
-    func renewalWithoutAnswer() {
+    func unansweredRenewalDoesNotExtendLease() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, valid: 100)
         history.renew(1, of: 1, requested: 60, answered: 65, valid: 100, ending: .unknown(reason: "answer-lost"))
         history.grant(2, to: 2, fence: 2, requested: 70, answered: 101)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A lost lease is not held")
-    func lost() {
+    func lostLeaseIsNotHeld() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, valid: 100)
         history.renew(1, of: 1, requested: 60, answered: 65, valid: 100, ending: .refused(.lost))
         history.grant(2, to: 2, fence: 2, requested: 70, answered: 80)
-        #expect(history.broken == [.keptLeases])
+        #expect(history.violatedInvariants == [.keptLeases])
     }
 
     @Test("A renewal that shortens a lease applies when it is requested")
@@ -62,7 +62,7 @@ struct ExclusionTests {
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, valid: 1000)
         history.renew(1, of: 1, requested: 60, answered: 400, valid: 50, ending: .unknown(reason: "answer-lost"))
         history.grant(2, to: 2, fence: 2, requested: 110, answered: 120)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A renewal granted after the lease ended and another began is a violation")
@@ -71,7 +71,7 @@ struct ExclusionTests {
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, valid: 100)
         history.grant(2, to: 2, fence: 2, requested: 150, answered: 160)
         history.renew(1, of: 1, requested: 200, answered: 205, valid: 100)
-        #expect(history.broken == [.exclusion])
+        #expect(history.violatedInvariants == [.exclusion])
     }
 
     @Test("A client that waited longer than its lease is valid holds nothing until it has renewed")
@@ -79,7 +79,7 @@ struct ExclusionTests {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 200, valid: 100)
         history.grant(2, to: 2, fence: 2, requested: 150, answered: 260, valid: 10)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A writer and a reader at the same time are a violation, whichever is first", arguments: [true, false])
@@ -87,7 +87,7 @@ struct ExclusionTests {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, mode: isWriterFirst ? .exclusive : .shared)
         history.grant(2, to: 2, fence: 2, requested: 10, answered: 15, mode: isWriterFirst ? .shared : .exclusive)
-        #expect(history.broken == [.exclusion])
+        #expect(history.violatedInvariants == [.exclusion])
     }
 
     @Test("A semaphore slot and a reader at the same time are a violation")
@@ -95,29 +95,29 @@ struct ExclusionTests {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5, mode: .shared)
         history.grant(2, to: 2, fence: 2, requested: 10, answered: 15, mode: .permits(3))
-        #expect(history.broken == [.exclusion])
+        #expect(history.violatedInvariants == [.exclusion])
     }
 
     @Test("Any number of readers may share a lock")
-    func readers() {
+    func anyNumberOfReadersMayShareLock() {
         var history = SyntheticHistory()
         for reader in 1...200 {
             history.grant(
                 Int64(reader), to: reader, fence: Int64(reader), requested: Double(reader), answered: Double(reader) + 0.5,
                 mode: .shared)
         }
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A semaphore of three may have three holders but not four", arguments: [(3, true), (4, false)])
-    func semaphore(holders: Int, isGood: Bool) {
+    func semaphoreOfThreeMayHaveThreeHolders(holders: Int, isGood: Bool) {
         var history = SyntheticHistory()
         for holder in 1...holders {
             history.grant(
                 Int64(holder), to: holder, fence: Int64(holder), requested: Double(holder), answered: Double(holder) + 0.5,
                 mode: .permits(3))
         }
-        #expect(history.broken == (isGood ? [] : [.exclusion]))
+        #expect(history.violatedInvariants == (isGood ? [] : [.exclusion]))
     }
 
     @Test("An expired slot is free")
@@ -126,25 +126,25 @@ struct ExclusionTests {
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 1, valid: 50, mode: .permits(2))
         history.grant(2, to: 2, fence: 2, requested: 2, answered: 3, mode: .permits(2))
         history.grant(3, to: 3, fence: 3, requested: 40, answered: 50, mode: .permits(2))
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A wipe or a clock jump during the older lease excuses an overlap", arguments: [FaultKind.redisWipe, .clock])
-    func excused(kind: FaultKind) {
+    func wipeOrClockJumpDuringOlderLeaseExcusesOverlap(kind: FaultKind) {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5)
         history.fault(kind, from: 10, to: 20)
         history.grant(2, to: 2, fence: 2, requested: 30, answered: 35)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A wipe before both leases is not an excuse")
-    func wipeBefore() {
+    func earlierWipeIsNoExcuse() {
         var history = SyntheticHistory()
         history.fault(.redisWipe, from: 0, to: 20)
         history.grant(1, to: 1, fence: 1, requested: 21, answered: 25)
         history.grant(2, to: 2, fence: 2, requested: 30, answered: 35)
-        #expect(history.broken == [.exclusion])
+        #expect(history.violatedInvariants == [.exclusion])
     }
 
     // `QuorumCopiesTests` covers the leases that may be lost when a quorum's server restarts empty.
@@ -156,6 +156,6 @@ struct ExclusionTests {
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 5)
         history.fault(kind, from: 10, to: 20)
         history.grant(2, to: 2, fence: 2, requested: 30, answered: 35)
-        #expect(history.broken == [.exclusion])
+        #expect(history.violatedInvariants == [.exclusion])
     }
 }

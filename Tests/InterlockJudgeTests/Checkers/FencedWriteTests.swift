@@ -16,7 +16,7 @@ struct FencedWriteTests {
         var history = twoLeases(fences: (5, 5))
         history.write(2, of: 2, fence: 5, at: 200)
         history.write(1, of: 1, fence: 5, at: 210)
-        #expect(history.broken == [.fencedWrites, .risingFences])
+        #expect(history.violatedInvariants == [.fencedWrites, .risingFences])
     }
 
     @Test("A stale write before the later lease's write is accepted")
@@ -24,7 +24,7 @@ struct FencedWriteTests {
         var history = twoLeases()
         history.write(1, of: 1, fence: 1, at: 190)
         history.write(2, of: 2, fence: 2, at: 200)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A rejected stale write is counted")
@@ -42,21 +42,21 @@ struct FencedWriteTests {
         var history = twoLeases(fences: (7, 3))
         history.write(1, of: 1, fence: 7, at: 50)
         history.write(2, of: 2, fence: 3, at: 200, isAccepted: false)
-        #expect(history.broken == [.fencedWrites, .risingFences])
+        #expect(history.violatedInvariants == [.fencedWrites, .risingFences])
     }
 
     @Test("Rejecting a write for no reason is a violation")
     func firstWriteRefused() {
         var history = twoLeases()
         history.write(2, of: 2, fence: 2, at: 200, isAccepted: false)
-        #expect(history.broken == [.fencedWrites])
+        #expect(history.violatedInvariants == [.fencedWrites])
     }
 
     @Test("A write after the end of its lease may be rejected")
     func lateWriteRefused() {
         var history = twoLeases()
         history.write(1, of: 1, fence: 1, at: 120, isAccepted: false)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("Two leases in unknown order may write in any order")
@@ -67,7 +67,7 @@ struct FencedWriteTests {
         history.grant(2, to: 2, fence: 2, requested: 1, answered: 310, valid: 200)
         history.write(2, of: 2, fence: 2, at: 320)
         history.write(1, of: 1, fence: 1, at: 330)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A holder that lost its lock in a wipe may be rejected because a later lease has written")
@@ -78,7 +78,7 @@ struct FencedWriteTests {
         history.grant(2, to: 2, fence: 2, requested: 25, answered: 30)
         history.write(2, of: 2, fence: 2, at: 50)
         history.write(1, of: 1, fence: 1, at: 70, isAccepted: false)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("Accepting a stale write after a wipe is a violation")
@@ -89,11 +89,11 @@ struct FencedWriteTests {
         history.grant(2, to: 2, fence: 2, requested: 25, answered: 30)
         history.write(2, of: 2, fence: 2, at: 50)
         history.write(1, of: 1, fence: 1, at: 70)
-        #expect(history.broken == [.fencedWrites])
+        #expect(history.violatedInvariants == [.fencedWrites])
     }
 
     @Test("A wipe and a clock set back together excuse an accepted stale write")
-    func wipeAndClock() {
+    func wipeAndClockExcuseStaleWrite() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 9, requested: 0, answered: 5)
         history.write(1, of: 1, fence: 9, at: 6)
@@ -102,6 +102,6 @@ struct FencedWriteTests {
         history.grant(2, to: 2, fence: 2, requested: 25, answered: 30)
         history.write(2, of: 2, fence: 2, at: 50, isAccepted: false)
         history.write(1, of: 1, fence: 9, at: 70)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 }

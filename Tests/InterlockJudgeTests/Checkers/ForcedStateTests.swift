@@ -17,17 +17,17 @@ struct ForcedStateTests {
 
     @Test("A breaker that opens while it is forced closed is a violation")
     func opens() {
-        #expect(history().broken == [.forcedStates])
+        #expect(history().violatedInvariants == [.forcedStates])
     }
 
     @Test("A jump of the Redis clock may end a forced state before the operator has the answer, but not afterwards")
     func clockJump() {
         var early = history()
         early.fault(.clock, from: 200, to: nil)
-        #expect(early.broken.isEmpty)
+        #expect(early.violatedInvariants.isEmpty)
         var late = history()
         late.fault(.clock, from: 350, to: nil)
-        #expect(late.broken == [.forcedStates])
+        #expect(late.violatedInvariants == [.forcedStates])
     }
 
     @Test("A jump of the Redis clock may end a forced state if another fault may have killed the sidecars that know its end")
@@ -35,13 +35,13 @@ struct ForcedStateTests {
         var history = history()
         history.fault(.clock, from: 350, to: nil)
         history.fault(.kill, from: 355, to: 360)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A jump before the operator's request is not an excuse")
     func earlierJump() {
         var history = history()
         history.fault(.clock, from: 10, to: 50)
-        #expect(history.broken == [.forcedStates])
+        #expect(history.violatedInvariants == [.forcedStates])
     }
 }

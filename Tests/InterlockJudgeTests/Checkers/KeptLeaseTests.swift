@@ -18,22 +18,22 @@ struct KeptLeaseTests {
     }
 
     @Test("Losing a lease before its end is a violation")
-    func lost() {
+    func losingLeaseBeforeEndIsViolation() {
         let report = Self.history(.refused(.lost))
         #expect(report.violations.map(\.invariant) == [.keptLeases])
         #expect(report.violations.first?.finding == "lock 1: client 1 lost lease 1, which had 505.0 ms left")
-        #expect(Self.history(.done(.renewed(validFor: 1000))).violations.isEmpty)
+        #expect(Self.history(.done(.renewed(validForMilliseconds: 1000))).violations.isEmpty)
         #expect(Self.history(.failed(code: "UNAVAILABLE")).violations.isEmpty)
     }
 
     @Test("A failover excuses a lost lease, which is counted, unless all replicas had it")
-    func failover() {
+    func failoverExcusesLostLease() {
         let excused = Self.history(.refused(.lost), failoverAt: 200)
         #expect(excused.violations.isEmpty)
         #expect(excused.lostLeaseCount == 1)
         let lost = excused.lostLeases.first
         #expect(lost?.lease == 1 && lost?.fault == 3)
-        #expect(lost?.grantedAfter == -190 && lost?.remainingValidity == 505)
+        #expect(lost?.grantedAfterMilliseconds == -190 && lost?.remainingMilliseconds == 505)
         let kept = Self.history(.refused(.lost), keepsLocks: true, failoverAt: 200)
         #expect(kept.violations.map(\.invariant) == [.keptLeases])
         #expect(kept.lostLeaseCount == 0)
@@ -69,7 +69,7 @@ struct KeptLeaseTests {
     }
 
     @Test("A first release that finds the lease lost is a violation too")
-    func releases() {
+    func firstReleaseThatFindsLeaseLostIsViolationToo() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 7, requested: 5, answered: 10)
         history.operation(.release(lock: 1, lease: 1), client: 1, requested: 490, ended: 500, .refused(.lost))

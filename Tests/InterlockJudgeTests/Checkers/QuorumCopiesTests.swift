@@ -27,15 +27,15 @@ struct QuorumCopiesTests {
     }
 
     @Test("A lease renewed twice since the last fault survives a restart and has no second holder")
-    func renewed() {
-        #expect(history(renewals: 2).broken == [.exclusion, .keptLeases])
-        #expect(history(renewals: 2, isReleased: true).broken == [.exclusion, .keptLeases])
+    func twiceRenewedLeaseSurvivesRestart() {
+        #expect(history(renewals: 2).violatedInvariants == [.exclusion, .keptLeases])
+        #expect(history(renewals: 2, isReleased: true).violatedInvariants == [.exclusion, .keptLeases])
     }
 
     @Test("A lease that was renewed only once, or while sidecars may not have reconnected, may be lost")
-    func exposed() {
-        #expect(history(renewals: 1).broken.isEmpty)
-        #expect(history(renewals: 1, isReleased: true).broken.isEmpty)
-        #expect(history(renewals: 2, calmFrom: 1000).broken.isEmpty)
+    func onceRenewedLeaseMayBeLost() {
+        #expect(history(renewals: 1).violatedInvariants.isEmpty)
+        #expect(history(renewals: 1, isReleased: true).violatedInvariants.isEmpty)
+        #expect(history(renewals: 2, calmFrom: 1000).violatedInvariants.isEmpty)
     }
 }

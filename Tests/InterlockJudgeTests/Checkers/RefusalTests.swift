@@ -6,18 +6,18 @@ import Testing
 struct RefusalTests {
     private func taken(leaving remaining: Int64, requested: Double, answered: Double, in history: inout SyntheticHistory) {
         history.operation(
-            .take(service: 0, cost: 1, subject: nil, wait: 0), requested: requested, ended: answered,
-            .done(.taken(limit: 5, remaining: remaining, resetAfter: 5000)))
+            .take(service: 0, cost: 1, subject: nil, waitMilliseconds: 0), requested: requested, ended: answered,
+            .done(.taken(limit: 5, remaining: remaining, resetAfterMilliseconds: 5000)))
     }
 
-    private let empty = SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, window: 5000))
+    private let empty = SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, windowMilliseconds: 5000))
 
     @Test("A call refused more than a second after the limit had free capacity is a violation")
     func refusedDespiteFreeCapacity() {
         var history = empty
         taken(leaving: 1, requested: 0, answered: 10, in: &history)
         history.refuse(requested: 1300, answered: 1301)
-        #expect(history.broken == [.refusals])
+        #expect(history.violatedInvariants == [.refusals])
     }
 
     @Test("Later grants reduce the free capacity, even if their answers came sooner")
@@ -26,7 +26,7 @@ struct RefusalTests {
         taken(leaving: 0, requested: 0, answered: 10, in: &history)
         taken(leaving: 1, requested: 1, answered: 11, in: &history)
         history.refuse(requested: 1300, answered: 1301)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test(
@@ -37,6 +37,6 @@ struct RefusalTests {
         history.fault(.redisWipe, from: 0, to: 10)
         for number in 0..<count { history.take(requested: Double(5 + 10 * number), answered: Double(6 + 10 * number)) }
         history.refuse(requested: 4300, answered: 4301)
-        #expect(history.broken == (isGood ? [] : [.refusals]))
+        #expect(history.violatedInvariants == (isGood ? [] : [.refusals]))
     }
 }

@@ -5,39 +5,39 @@ import Testing
 
 @Suite("Inconsistent histories")
 struct SoundHistoryTests {
-    private let take = Operation.take(service: 0, cost: 1, subject: nil, wait: 0)
+    private let take = Operation.take(service: 0, cost: 1, subject: nil, waitMilliseconds: 0)
 
     private func history() -> SyntheticHistory {
-        SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000))
+        SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, windowMilliseconds: 1000))
     }
 
     @Test("An end without a beginning is reported")
-    func endWithoutBeginning() {
+    func endWithoutBeginningIsReported() {
         var history = history()
         history.add(0, .ended(client: 1, .done(.released)))
-        #expect(history.broken == [.sound])
+        #expect(history.violatedInvariants == [.sound])
     }
 
     @Test("A client that calls before it has the answer to its last call is reported")
     func callsTwice() {
         var history = history()
         history.add(0, .invoked(client: 1, sidecar: 0, take))
-        history.operation(take, client: 1, requested: 1, ended: 2, .refused(.limited(retryAfter: 1)))
-        #expect(history.broken == [.sound])
+        history.operation(take, client: 1, requested: 1, ended: 2, .refused(.limited(retryAfterMilliseconds: 1)))
+        #expect(history.violatedInvariants == [.sound])
     }
 
     @Test("A result of another kind of operation is reported")
     func wrongEnd() {
         var history = history()
         history.operation(take, requested: 1, ended: 2, .done(.released))
-        #expect(history.broken == [.sound])
+        #expect(history.violatedInvariants == [.sound])
     }
 
     @Test("A service that is not in the rules is reported", arguments: [-1, 1])
     func unknownService(number: Int) {
         var history = history()
         history.add(0, .breakerSeen(sidecar: 0, service: number, state: .closed, generation: 1, until: nil))
-        history.add(1, .invoked(client: 1, sidecar: 0, .permit(service: number, wait: 0)))
+        history.add(1, .invoked(client: 1, sidecar: 0, .permit(service: number, waitMilliseconds: 0)))
         let report = history.check().report
         #expect(report.violations.map(\.invariant) == [.sound, .sound])
     }
@@ -55,7 +55,9 @@ struct SoundHistoryTests {
     func timeGoesBackward() {
         var check = HistoryCheck(rules: history().rules)
         check.observe(HistoryEvent(at: SyntheticHistory.instant(10), .invoked(client: 1, sidecar: 0, take)))
-        check.observe(HistoryEvent(at: SyntheticHistory.instant(9), .ended(client: 1, .refused(.limited(retryAfter: 1)))))
+        check.observe(
+            HistoryEvent(
+                at: SyntheticHistory.instant(9), .ended(client: 1, .refused(.limited(retryAfterMilliseconds: 1)))))
         #expect(check.report.violations.map(\.invariant) == [.sound])
         #expect(check.report.operations == 1)
     }
@@ -70,7 +72,7 @@ struct SoundHistoryTests {
     }
 
     @Test("Operations, lock cycles and limit decisions are counted")
-    func counts() {
+    func operationsLockCyclesAndLimitDecisionsAreCounted() {
         var history = history()
         history.grant(1, to: 1, fence: 1, requested: 0, answered: 1)
         history.release(1, of: 1, requested: 2, answered: 3)

@@ -2,9 +2,9 @@ import InterlockCore
 
 @testable import InterlockJudge
 
-/// A history that a test builds by hand. Times are in milliseconds; events may be added in any order.
+/// A history that a test builds by hand. Times are in milliseconds. Tests may add events in any order.
 struct SyntheticHistory {
-    var rules = HistoryRules(services: [], sidecars: 2, patience: 500, recovery: 3000)
+    var rules = HistoryRules(services: [], sidecars: 2, patienceMilliseconds: 500, recoveryMilliseconds: 3000)
     private var events: [HistoryEvent] = []
     private var lastClient = 1000
     private var lastFault = 0
@@ -22,7 +22,7 @@ struct SyntheticHistory {
         events.append(HistoryEvent(at: Self.instant(at), kind))
     }
 
-    /// Adds an operation, by a new client unless one is given.
+    /// Adds an operation. The client is new, unless one is given.
     mutating func operation(
         _ operation: Operation, client: Int? = nil, sidecar: Int = 0, requested: Double, ended: Double, _ ending: OperationEnding
     ) {
@@ -37,16 +37,19 @@ struct SyntheticHistory {
         mode: LeaseMode = .exclusive
     ) {
         operation(
-            .acquire(lock: 1, mode: mode, ttl: valid, wait: 5000), client: client, requested: requested, ended: answered,
-            .done(.granted(lease: lease, fence: fence, validFor: valid)))
+            .acquire(lock: 1, mode: mode, ttlMilliseconds: valid, waitMilliseconds: 5000), client: client,
+            requested: requested,
+            ended: answered,
+            .done(.granted(lease: lease, fence: fence, validForMilliseconds: valid)))
     }
 
     mutating func renew(
         _ lease: LeaseID, of client: Int, requested: Double, answered: Double, valid: Int64 = 1000, ending: OperationEnding? = nil
     ) {
         operation(
-            .renew(lock: 1, lease: lease, ttl: valid), client: client, requested: requested, ended: answered,
-            ending ?? .done(.renewed(validFor: valid)))
+            .renew(lock: 1, lease: lease, ttlMilliseconds: valid), client: client, requested: requested,
+            ended: answered,
+            ending ?? .done(.renewed(validForMilliseconds: valid)))
     }
 
     mutating func release(
@@ -56,7 +59,7 @@ struct SyntheticHistory {
     }
 
     mutating func link(_ lease: LeaseID, of client: Int, ttl: Int64, _ change: LinkChange, at: Double) {
-        add(at, .linked(client: client, lock: 1, lease: lease, ttl: ttl, change))
+        add(at, .linked(client: client, lock: 1, lease: lease, ttlMilliseconds: ttl, change))
     }
 
     mutating func write(_ lease: LeaseID, of client: Int, fence: Int64, at: Double, isAccepted: Bool = true) {
@@ -68,22 +71,24 @@ struct SyntheticHistory {
         limit: Int64 = 0, resetAfter: Int64 = 0
     ) {
         operation(
-            .take(service: service, cost: cost, subject: subject, wait: 5000), sidecar: sidecar, requested: requested,
+            .take(service: service, cost: cost, subject: subject, waitMilliseconds: 5000), sidecar: sidecar,
+            requested: requested,
             ended: answered,
-            .done(.taken(limit: limit, remaining: 0, resetAfter: resetAfter)))
+            .done(.taken(limit: limit, remaining: 0, resetAfterMilliseconds: resetAfter)))
     }
 
     mutating func refuse(of service: Int = 0, subject: Int? = nil, requested: Double, answered: Double) {
         operation(
-            .take(service: service, cost: 1, subject: subject, wait: 0), requested: requested, ended: answered,
-            .refused(.limited(retryAfter: 100)))
+            .take(service: service, cost: 1, subject: subject, waitMilliseconds: 0), requested: requested,
+            ended: answered,
+            .refused(.limited(retryAfterMilliseconds: 100)))
     }
 
     mutating func permit(
         _ permit: PermitNumber, sidecar: Int = 0, requested: Double, answered: Double, state: BreakerSnapshot.State = .closed
     ) {
         operation(
-            .permit(service: 0, wait: 0), sidecar: sidecar, requested: requested, ended: answered,
+            .permit(service: 0, waitMilliseconds: 0), sidecar: sidecar, requested: requested, ended: answered,
             .done(.permitted(permit, state: state))
         )
     }
@@ -115,7 +120,7 @@ struct SyntheticHistory {
         if let to { add(to, .faultEnded(fault: lastFault)) }
     }
 
-    /// The events by time; events with equal times are in the order in which they were added.
+    /// The events in order of time. Events with equal times keep the order in which they were added.
     var sortedEvents: [HistoryEvent] {
         events.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element)
     }
@@ -125,13 +130,13 @@ struct SyntheticHistory {
         var check = HistoryCheck(rules: rules)
         let events = sortedEvents
         for event in events { check.observe(event) }
-        let last = events.last?.at ?? Self.instant(0)
-        check.finish(at: end.map(Self.instant) ?? last.advanced(byMilliseconds: 1000))
+        let lastEventTime = events.last?.at ?? Self.instant(0)
+        check.finish(at: end.map(Self.instant) ?? lastEventTime.advanced(byMilliseconds: 1000))
         return check
     }
 
     /// The invariants that the history violates.
-    var broken: [Invariant] {
+    var violatedInvariants: [Invariant] {
         Set(check().report.violations.map(\.invariant)).sorted { $0.rawValue < $1.rawValue }
     }
 

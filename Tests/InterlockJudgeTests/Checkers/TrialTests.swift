@@ -9,7 +9,8 @@ struct TrialTests {
     private func halfOpen(_ count: Int, whenRedisIsDown: OutagePolicyName = .deny) -> SyntheticHistory {
         var history = SyntheticHistory(services: [
             ServiceRules(
-                name: "search", limits: [], whenRedisIsDown: whenRedisIsDown, halfOpenPermits: 3, permitLifetime: 10_000)
+                name: "search", limits: [], whenRedisIsDown: whenRedisIsDown, halfOpenPermits: 3,
+                permitLifetimeMilliseconds: 10_000)
         ])
         history.breaker(.halfOpen, generation: 8, at: 0)
         for number in 0..<count {
@@ -21,22 +22,22 @@ struct TrialTests {
 
     @Test("With three trial permits, a third trial is allowed, and a fourth is a violation", arguments: [(3, true), (4, false)])
     func maximum(count: Int, isGood: Bool) {
-        #expect(halfOpen(count).broken == (isGood ? [] : [.trials]))
+        #expect(halfOpen(count).violatedInvariants == (isGood ? [] : [.trials]))
     }
 
     @Test("A report frees a slot when it is sent")
-    func reported() {
+    func sentReportFreesSlot() {
         var history = halfOpen(3)
         history.report(0, requested: 30)
         history.permit(9, requested: 29, answered: 31, state: .halfOpen)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A permit frees its slot after its lifetime", arguments: [(10_005.0, false), (10_008.1, true), (10_015.0, true)])
-    func expired(requested: Double, isGood: Bool) {
+    func permitFreesSlotAfterLifetime(requested: Double, isGood: Bool) {
         var history = halfOpen(3)
         history.permit(9, requested: requested, answered: requested + 1, state: .halfOpen)
-        #expect(history.broken == (isGood ? [] : [.trials]))
+        #expect(history.violatedInvariants == (isGood ? [] : [.trials]))
     }
 
     @Test("Trials of the next half-open state are counted separately, even if its report arrives late")
@@ -47,30 +48,30 @@ struct TrialTests {
             history.permit(PermitNumber(number), requested: 210, answered: 215 + Double(number), state: .halfOpen)
         }
         history.breaker(.halfOpen, generation: 10, at: 300)
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A failure opens the breaker again, even if the report of the new state has not arrived")
-    func failure() {
+    func failureOpensBreakerAgain() {
         var history = halfOpen(3)
         history.report(0, isOK: false, requested: 30)
         for number in 10..<13 { history.permit(PermitNumber(number), requested: 600, answered: 610, state: .halfOpen) }
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("Permits of a closed breaker are not trials")
-    func closed() {
+    func permitsOfClosedBreakerAreNotTrials() {
         var history = halfOpen(3)
         for number in 10..<20 { history.permit(PermitNumber(number), requested: 600, answered: 610, state: .closed) }
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A wipe and a clock jump reset the count", arguments: [FaultKind.redisWipe, .clock])
-    func forgotten(kind: FaultKind) {
+    func wipeAndClockJumpResetCount(kind: FaultKind) {
         var history = halfOpen(3)
         history.fault(kind, from: 30, to: 40)
         for number in 10..<13 { history.permit(PermitNumber(number), requested: 600, answered: 610, state: .halfOpen) }
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test(
@@ -79,19 +80,21 @@ struct TrialTests {
     func withoutRedis(policy: OutagePolicyName, isGood: Bool) {
         var history = halfOpen(8, whenRedisIsDown: policy)
         history.fault(.redisPause, from: 1, to: nil)
-        #expect(history.broken == (isGood ? [] : [.trials]))
+        #expect(history.violatedInvariants == (isGood ? [] : [.trials]))
     }
 
     @Test("A sidecar grants its own trials while the fleet's breaker may be closed")
     func ownTrials() {
         var history = SyntheticHistory(services: [
-            ServiceRules(name: "search", limits: [], whenRedisIsDown: .deny, halfOpenPermits: 1, permitLifetime: 10_000)
+            ServiceRules(
+                name: "search", limits: [], whenRedisIsDown: .deny, halfOpenPermits: 1,
+                permitLifetimeMilliseconds: 10_000)
         ])
         history.fault(.redisPause, from: 1, to: nil)
         for sidecar in 0..<2 {
             history.permit(PermitNumber(sidecar), sidecar: sidecar, requested: 10, answered: 20, state: .halfOpen)
         }
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 
     @Test("A wipe also erases the state of the fleet's breaker")
@@ -102,6 +105,6 @@ struct TrialTests {
         for number in 10..<14 {
             history.permit(PermitNumber(number), sidecar: number % 4, requested: 600, answered: 610, state: .halfOpen)
         }
-        #expect(history.broken.isEmpty)
+        #expect(history.violatedInvariants.isEmpty)
     }
 }

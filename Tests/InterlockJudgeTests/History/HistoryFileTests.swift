@@ -12,7 +12,8 @@ struct HistoryFileTests {
     private var everything: SyntheticHistory {
         var history = SyntheticHistory(services: [
             ServiceRules(
-                name: "catalog", limits: [LimitRule(algorithm: .gcra, limit: 1, window: 1000, burst: 0, isPerSubject: true)],
+                name: "catalog",
+                limits: [LimitRule(algorithm: .gcra, limit: 1, windowMilliseconds: 1000, burst: 0, isPerSubject: true)],
                 whenRedisIsDown: .local, halfOpenPermits: 3)
         ])
         history.rules.clockDrift = 0.008
@@ -33,13 +34,14 @@ struct HistoryFileTests {
         history.fault(.redisWipe, from: 500, to: 501)
         history.fault(.pause, sidecar: 1, from: 502, to: nil)
         let endings: [OperationEnding] = [
-            .refused(.held), .refused(.lost), .refused(.limited(retryAfter: -1)), .refused(.open(retryAfter: 1)),
-            .refused(.busy(retryAfter: 2)), .refused(.other("held")), .failed(code: "UNAVAILABLE"),
+            .refused(.held), .refused(.lost), .refused(.limited(retryAfterMilliseconds: -1)),
+            .refused(.open(retryAfterMilliseconds: 1)),
+            .refused(.busy(retryAfterMilliseconds: 2)), .refused(.other("held")), .failed(code: "UNAVAILABLE"),
             .unknown(reason: "the \"answer\"\nwas lost: ü/"),
         ]
         for (number, ending) in endings.enumerated() {
             let at = 600 + Double(number)
-            history.operation(.renew(lock: 1, lease: 1, ttl: 5), requested: at, ended: at + 0.5, ending)
+            history.operation(.renew(lock: 1, lease: 1, ttlMilliseconds: 5), requested: at, ended: at + 0.5, ending)
         }
         return history
     }
@@ -83,7 +85,7 @@ struct HistoryFileTests {
     }
 
     @Test("A replay produces the report of the run")
-    func replay() throws {
+    func replayProducesReportOfRun() throws {
         defer { remove() }
         try write(everything)
         let replayed = try HistoryCheck(replaying: path)
@@ -105,7 +107,9 @@ struct HistoryFileTests {
     @Test("A file longer than one read is read to its end")
     func longFile() throws {
         defer { remove() }
-        var writer = try HistoryWriter(path: path, rules: HistoryRules(services: [], sidecars: 1, patience: 1, recovery: 1))
+        var writer = try HistoryWriter(
+            path: path, rules: HistoryRules(services: [], sidecars: 1, patienceMilliseconds: 1, recoveryMilliseconds: 1)
+        )
         for number in 0..<5000 {
             try writer.write(
                 HistoryEvent(
@@ -189,11 +193,13 @@ struct HistoryFileTests {
     }
 
     @Test("A missing file and a missing directory are reported")
-    func missing() throws {
+    func missingFileAndMissingDirectoryAreReported() throws {
         #expect(try failure()?.reason.contains("No such file") == true)
         let path = "/tmp/interlock-no-such-directory/history.jsonl"
         #expect(throws: HistoryFileError.self) {
-            try HistoryWriter(path: path, rules: HistoryRules(services: [], sidecars: 1, patience: 1, recovery: 1))
+            try HistoryWriter(
+                path: path,
+                rules: HistoryRules(services: [], sidecars: 1, patienceMilliseconds: 1, recoveryMilliseconds: 1))
         }
     }
 }

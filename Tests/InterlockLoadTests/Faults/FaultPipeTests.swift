@@ -31,7 +31,7 @@ struct FaultPipeTests {
     }
 
     @Test("Bytes that flow freely pass immediately, and the end follows")
-    func free() {
+    func freelyFlowingBytesPassImmediately() {
         var pipe = Self.pipe(.free)
         pipe.take(ByteBuffer(string: "one"), at: Self.at(0))
         pipe.take(ByteBuffer(string: "two"), at: Self.at(0))
@@ -42,7 +42,7 @@ struct FaultPipeTests {
     }
 
     @Test("Delayed bytes arrive in order, within the configured delay")
-    func delayed() {
+    func delayedBytesArriveInOrder() {
         var pipe = Self.pipe(.delayed(fixed: .milliseconds(10), jitter: .milliseconds(50)))
         let words = (0..<20).map { "word \($0)" }
         for (index, word) in words.enumerated() { pipe.take(ByteBuffer(string: word), at: Self.at(Int64(index))) }
@@ -52,7 +52,7 @@ struct FaultPipeTests {
     }
 
     @Test("A trickle lets a fixed number of bytes pass at a time")
-    func trickle() {
+    func tricklePassesFixedNumberOfBytesAtATime() {
         var pipe = Self.pipe(.throttled(bytes: 3, every: .milliseconds(5)))
         pipe.take(ByteBuffer(string: "abcdefgh"), at: Self.at(0))
         pipe.end(at: Self.at(0))
@@ -62,7 +62,7 @@ struct FaultPipeTests {
     }
 
     @Test("Held bytes pass when the flow resumes")
-    func blocked() {
+    func heldBytesPassWhenFlowResumes() {
         var pipe = Self.pipe(.blocked)
         pipe.take(ByteBuffer(string: "late"), at: Self.at(0))
         #expect(pipe.step(at: Self.at(1000)) == .idle)

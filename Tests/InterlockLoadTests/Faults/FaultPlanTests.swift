@@ -17,30 +17,30 @@ struct FaultPlanTests {
     }
 
     @Test("The same seed produces the same plan")
-    func repeatable() {
+    func sameSeedProducesSamePlan() {
         #expect(Self.plan(seed: 42) == Self.plan(seed: 42))
     }
 
     @Test("Another seed produces another plan")
-    func various() {
+    func anotherSeedProducesAnotherPlan() {
         #expect(Self.plan(seed: 1).faults != Self.plan(seed: 2).faults)
     }
 
     @Test("Exactly the chosen kinds occur", arguments: FaultKind.injectable)
-    func kinds(excluding excluded: FaultKind) {
+    func exactlyChosenKindsOccur(excluding excluded: FaultKind) {
         let chosen = Set(FaultKind.injectable).subtracting([excluded])
         #expect(Set(Self.plan(kinds: chosen).faults.map(\.kind)) == chosen)
     }
 
     @Test("A target never has two faults at the same time", arguments: 0..<20)
-    func targets(seed: UInt64) {
+    func targetNeverHasTwoFaultsAtOnce(seed: UInt64) {
         for (_, faults) in Dictionary(grouping: Self.plan(seed: seed).faults, by: \.action.target) {
             for (first, second) in zip(faults, faults.dropFirst()) { #expect(first.end < second.start) }
         }
     }
 
     @Test("Faults with different targets sometimes overlap")
-    func overlaps() {
+    func faultsWithDifferentTargetsSometimesOverlap() {
         let faults = Self.plan().faults
         let overlapping = zip(faults, faults.dropFirst()).filter { $0.end > $1.start }
         #expect(!overlapping.isEmpty)
@@ -54,12 +54,12 @@ struct FaultPlanTests {
     }
 
     @Test("The end of a run has no faults", arguments: 0..<20)
-    func calm(seed: UInt64) {
+    func endOfRunHasNoFaults(seed: UInt64) {
         #expect(Self.plan(seed: seed, duration: .seconds(60)).faults.allSatisfy { $0.end <= .seconds(60) - Self.recovery })
     }
 
     @Test("A run of half an hour has a fault every few seconds")
-    func density() {
+    func runOfHalfHourHasFaultEveryFewSeconds() {
         #expect((150...400).contains(Self.plan().faults.count))
     }
 
@@ -69,7 +69,7 @@ struct FaultPlanTests {
     }
 
     @Test("A sidecar is paused for longer than a lease")
-    func pauses() {
+    func sidecarIsPausedForLongerThanLease() {
         let pauses = Self.plan(kinds: [.pause]).faults
         #expect(!pauses.isEmpty)
         #expect(pauses.allSatisfy { $0.duration > Self.lease })
@@ -82,7 +82,7 @@ struct FaultPlanTests {
     }
 
     @Test("A plan describes each fault on one line")
-    func description() {
+    func planDescribesEachFaultOnOneLine() {
         let plan = FaultPlan(
             seed: 7,
             faults: [

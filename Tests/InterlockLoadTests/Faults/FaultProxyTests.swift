@@ -14,9 +14,9 @@ struct FaultProxyTests {
     ]
 
     @Test("Bytes arrive as they were sent", arguments: slowFlows)
-    func identity(flow: FaultFlow) async throws {
+    func bytesArriveAsTheyWereSent(flow: FaultFlow) async throws {
         try await Fixture.run { fixture in
-            await fixture.proxy.set(.init(requests: flow, answers: flow))
+            await fixture.proxy.set(.init(requests: flow, replies: flow))
             _ = try await fixture.client.send(AnyCommand(["SET", "text", Self.longText]))
             let returned = try await fixture.client.send(AnyCommand(["GET", "text"])).text
             #expect(returned == Self.longText)
@@ -26,10 +26,10 @@ struct FaultProxyTests {
     }
 
     @Test("A delay applies in both directions")
-    func delay() async throws {
+    func delayAppliesInBothDirections() async throws {
         try await Fixture.run { fixture in
             let flow = FaultFlow.delayed(fixed: .milliseconds(40), jitter: .zero)
-            await fixture.proxy.set(.init(requests: flow, answers: flow))
+            await fixture.proxy.set(.init(requests: flow, replies: flow))
             let clock = ContinuousClock()
             let time = try await clock.measure { _ = try await fixture.client.send(Ping()) }
             #expect(time >= .milliseconds(80))
@@ -37,16 +37,16 @@ struct FaultProxyTests {
     }
 
     @Test("A partition holds a command back until it ends")
-    func partition() async throws {
+    func partitionHoldsBackCommand() async throws {
         try await Fixture.run { fixture in
             await fixture.proxy.set(.partition())
-            async let held = fixture.client.send(AnyCommand(["INCR", "count"]))
-            // Longer than the command would take to get through.
+            async let delayedReply = fixture.client.send(AnyCommand(["INCR", "count"]))
+            // These pings take longer than the command would without the partition.
             for _ in 0..<50 { _ = try await fixture.redis.send(Ping()) }
             let meanwhile = try await fixture.redis.send(AnyCommand(["GET", "count"]))
             #expect(meanwhile == .null)
             await fixture.proxy.set(.free)
-            let reply = try await held
+            let reply = try await delayedReply
             #expect(reply == .integer(1))
         }
     }
@@ -90,9 +90,9 @@ struct FaultProxyTests {
     }
 
     @Test("A reset loses the answer to a command that was executed")
-    func reset() async throws {
+    func resetLosesAnswerToCommandThatWasExecuted() async throws {
         try await Fixture.run { fixture in
-            await fixture.proxy.set(.init(requests: .free, answers: .blocked))
+            await fixture.proxy.set(.init(requests: .free, replies: .blocked))
             let lost = Task { try await fixture.client.send(AnyCommand(["INCR", "count"])) }
             try await eventually("the command is executed") {
                 try await fixture.redis.send(AnyCommand(["GET", "count"])).text == "1"
@@ -104,7 +104,7 @@ struct FaultProxyTests {
     }
 
     @Test("A broken connection is lost at both ends, and the next one works", arguments: ConnectionBreak.allCases)
-    func breaks(manner: ConnectionBreak) async throws {
+    func brokenConnectionIsLostAtBothEnds(manner: ConnectionBreak) async throws {
         try await Fixture.run { fixture in
             let first = try await fixture.client.send(AnyCommand(["CLIENT", "ID"]))
             await fixture.proxy.breakConnections(manner)
@@ -123,8 +123,8 @@ struct FaultProxyTests {
     func backPressure() async throws {
         try await Fixture.run { fixture in
             _ = try await fixture.redis.send(AnyCommand(["SETRANGE", "big", "\(8 << 20)", "x"]))
-            await fixture.proxy.set(.init(requests: .free, answers: .blocked))
-            async let held = fixture.client.send(AnyCommand(["GET", "big"]))
+            await fixture.proxy.set(.init(requests: .free, replies: .blocked))
+            async let delayedReply = fixture.client.send(AnyCommand(["GET", "big"]))
             try await eventually("Redis keeps the answer") {
                 let list = try await fixture.redis.send(AnyCommand(["CLIENT", "LIST"])).text ?? ""
                 return list.split(separator: " ").contains { word in
@@ -132,13 +132,13 @@ struct FaultProxyTests {
                 }
             }
             await fixture.proxy.set(.free)
-            let length = try await held.text?.utf8.count
+            let length = try await delayedReply.text?.utf8.count
             #expect(length == 8 << 20 + 1)
         }
     }
 
     @Test("Connections are lost while Redis is down, and the next one works after its restart")
-    func restart() async throws {
+    func connectionsAreLostWhileRedisIsDown() async throws {
         try await Fixture.run { fixture in
             await fixture.server.kill()
             try await eventually("the connection is lost") {
@@ -162,7 +162,7 @@ struct FaultProxyTests {
 }
 
 extension FaultProxyTests {
-    /// A Redis, a proxy in front of it, and a client on each side of the proxy.
+    /// A Redis server, a proxy in front of it, and a client on each side of the proxy.
     private struct Fixture {
         let server: RedisServer
         let proxy: FaultProxy

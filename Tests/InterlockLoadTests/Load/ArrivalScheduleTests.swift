@@ -17,7 +17,7 @@ struct ArrivalScheduleTests {
     }
 
     @Test("Arrivals have the configured rate on average", arguments: [0.5, 1000, 1_000_000])
-    func rate(rate: Double) {
+    func arrivalsHaveConfiguredRateOnAverage(rate: Double) {
         let gaps = gaps(rate: rate, count: 100_000)
         let mean = gaps.reduce(0, +) / Double(gaps.count)
         // The mean of 100,000 gaps has a standard deviation of a third of a percent.
@@ -25,7 +25,7 @@ struct ArrivalScheduleTests {
     }
 
     @Test("Gaps are those of independent callers: one in e is longer than the mean")
-    func exponential() {
+    func callersArriveIndependently() {
         let gaps = gaps(rate: 1000, count: 100_000)
         func fraction(longerThan multiple: Double) -> Double {
             Double(gaps.count { $0 > multiple / 1000 }) / Double(gaps.count)

@@ -14,32 +14,32 @@ struct BreakerNoticeTests {
     }
 
     @Test("A trip has its generation and its end")
-    func trip() throws {
+    func tripHasGenerationAndEnd() throws {
         let trip = try #require(notice())
         #expect(trip.service == "search")
         #expect(trip.state == .open)
         #expect(trip.generation == 42)
-        #expect(trip.until == 1700)
+        #expect(trip.endMilliseconds == 1700)
     }
 
     @Test("An end of 0 means no end")
-    func endless() throws {
+    func endOf0MeansNoEnd() throws {
         let trip = try #require(notice(until: 0))
-        #expect(trip.until == nil)
+        #expect(trip.endMilliseconds == nil)
     }
 
     @Test("A forced state overrides the breaker's own state")
-    func forced() throws {
+    func forcedStateOverridesBreakerState() throws {
         let disabled = try #require(notice(forced: "disabled"))
         #expect(disabled.state == .closed)
         let open = try #require(notice(state: "closed", until: 0, forced: "open", forcedUntil: 1900))
         #expect(open.state == .open)
-        #expect(open.until == 1900)
+        #expect(open.endMilliseconds == 1900)
     }
 
     @Test(
         "Other events and invalid ones are ignored", arguments: [#"{"v":1,"type":"fleet.left","origin":"x","db":0}"#, "{", ""])
-    func others(text: String) {
+    func otherEventsAndInvalidOnesAreIgnored(text: String) {
         #expect(BreakerNotice(json: Array(text.utf8)) == nil)
     }
 }

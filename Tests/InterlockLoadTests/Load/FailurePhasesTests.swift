@@ -15,7 +15,7 @@ struct FailurePhasesTests {
     }
 
     @Test("An upstream is healthy at the start and at the end")
-    func beginning() {
+    func upstreamIsHealthyAtStartAndAtEnd() {
         let phases = phases(seed: 1)
         #expect(!phases.isBad(atNanoseconds: 0))
         #expect(!phases.isBad(atNanoseconds: 2 * Self.second))
@@ -24,7 +24,7 @@ struct FailurePhasesTests {
     }
 
     @Test("Phases have the configured lengths")
-    func lengths() {
+    func phasesHaveConfiguredLengths() {
         let phases = phases(seed: 1)
         let step: Int64 = 10_000_000
         var lengths: [(isBad: Bool, steps: Int64)] = []
@@ -38,7 +38,7 @@ struct FailurePhasesTests {
     }
 
     @Test("A seed determines the bad phases")
-    func seeded() {
+    func seedDeterminesBadPhases() {
         #expect(phases(seed: 1) == phases(seed: 1))
         #expect(phases(seed: 1) != phases(seed: 2))
     }

@@ -16,7 +16,7 @@ struct JobSamplerTests {
     }
 
     @Test("A mixed run has the configured fraction of each kind")
-    func weights() {
+    func mixedRunHasConfiguredFractionOfEachKind() {
         let jobs = jobs(20_000)
         func fraction(_ kind: OperationKind) -> Double { Double(jobs.count { $0.kind == kind }) / Double(jobs.count) }
         #expect(abs(fraction(.acquire) - 0.40) < 0.02)
@@ -26,13 +26,13 @@ struct JobSamplerTests {
     }
 
     @Test("A run of one kind has no other kind", arguments: [Workload.lock, .limit, .permit, .proxy])
-    func single(workload: Workload) {
+    func runOfOneKindHasNoOtherKind(workload: Workload) {
         let jobs = jobs(500) { $0.workload = workload }
         #expect(Set(jobs.map(\.kind)).count == 1)
     }
 
     @Test("Each lock is always exclusive, always mixed with readers, or always a semaphore")
-    func modes() {
+    func eachLockKeepsItsMode() {
         var modes: [Int: Set<LeaseMode>] = [:]
         for case .lockCycle(let lock, let mode) in jobs(50_000, change: { $0.names = 20 }) {
             modes[lock, default: []].insert(mode)
@@ -48,14 +48,14 @@ struct JobSamplerTests {
     }
 
     @Test("A call names a subject if and only if its service has a limit per subject")
-    func subjects() {
+    func callNamesSubjectOnlyForSubjectLimit() {
         for case .take(let service, _, let subject, _) in jobs(2000, change: { $0.workload = .limit }) {
             #expect((subject != nil) == (service == 3))
         }
     }
 
     @Test("A seed determines the operations")
-    func seeded() {
+    func seedDeterminesOperations() {
         #expect(jobs(200, seed: 1) == jobs(200, seed: 1))
         #expect(jobs(200, seed: 1) != jobs(200, seed: 2))
     }

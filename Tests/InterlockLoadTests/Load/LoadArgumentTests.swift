@@ -6,7 +6,7 @@ import Testing
 @Suite("Arguments of a run")
 struct LoadArgumentTests {
     @Test("A skew is uniform or Zipf's with its exponent")
-    func skew() throws {
+    func skewIsUniformOrZipfWithExponent() throws {
         #expect(try NameSkew(argument: "uniform") == .uniform)
         #expect(try NameSkew(argument: "zipf:1.1") == .zipf(exponent: 1.1))
     }
@@ -19,7 +19,7 @@ struct LoadArgumentTests {
     }
 
     @Test("A hold is one duration, or a range that may start with a plain 0")
-    func hold() throws {
+    func holdIsDurationOrRange() throws {
         #expect(try DurationRangeText.parse("0..5ms", duration: Self.duration) == .zero...(.milliseconds(5)))
         #expect(try DurationRangeText.parse("2ms", duration: Self.duration) == .milliseconds(2)...(.milliseconds(2)))
         #expect(try DurationRangeText.parse("0", duration: Self.duration) == .zero...(.zero))
@@ -45,7 +45,7 @@ struct LoadArgumentTests {
     }
 
     @Test("A sidecar's URL may contain an API key")
-    func url() throws {
+    func sidecarURLMayContainAPIKey() throws {
         let endpoint = try SidecarEndpoint(argument: "redis://:secret@sidecar.example:7379", number: 0)
         #expect(endpoint.resp.address == .tcp(host: "sidecar.example", port: 7379))
         #expect(endpoint.resp.apiKey == "secret")

@@ -12,16 +12,16 @@ struct LoadRunTests {
     @Test("Every lease is released, and no invariant is violated")
     func lockGrants() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
-        let released = run.endings.count { $0 == .done(.released) }
-        #expect(released > 0)
-        #expect(run.endings.count == 2 * released)
+        let releasedCount = run.endings.count { $0 == .done(.released) }
+        #expect(releasedCount > 0)
+        #expect(run.endings.count == 2 * releasedCount)
         #expect(run.operations.count == run.endings.count)
         #expect(run.check.violations == [])
-        #expect(run.check.lockGrants == released)
+        #expect(run.check.lockGrants == releasedCount)
     }
 
     @Test("The counts equal the recorded operations")
-    func counts() async throws {
+    func countsEqualRecordedOperations() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
         let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
         #expect(acquired.done == run.operations.count { $0.kind == .acquire })
@@ -31,7 +31,7 @@ struct LoadRunTests {
     }
 
     @Test("The resource guarded by a lock is written with its fence while the lock is held")
-    func writes() async throws {
+    func guardedResourceIsWrittenWithFence() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
         let writes = run.events.filter { if case .wrote(_, _, _, _, isAccepted: true) = $0.kind { true } else { false } }
         #expect(writes.count == run.endings.count { $0 == .done(.released) })
@@ -50,7 +50,7 @@ struct LoadRunTests {
     }
 
     @Test("An error counts as a failure under its first word")
-    func errors() async throws {
+    func errorCountsAsFailureUnderFirstWord() async throws {
         let sidecar = ScriptedSidecar { command in
             command.text[0] == "LOCK.ACQUIRE" ? .text("-UNAVAILABLE Redis cannot be reached\r\n") : nil
         }
@@ -60,7 +60,7 @@ struct LoadRunTests {
     }
 
     @Test("An operation without an answer is unknown after the timeout, and its connection is closed")
-    func timeouts() async throws {
+    func unansweredOperationBecomesUnknown() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
         let run = try await RecordedRun.of(
             sidecar,
@@ -83,7 +83,7 @@ struct LoadRunTests {
             plan.duration = .milliseconds(500)
         }
         let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
-        // A Poisson distribution: 250, with a standard deviation of 16.
+        // The count has a Poisson distribution with a mean of 250 and a standard deviation of 16.
         #expect((150...350).contains(acquired.offered))
         #expect(acquired.unsent == acquired.offered - 3)
         #expect(acquired.unknown == 3)
@@ -116,7 +116,7 @@ struct LoadRunTests {
 
     @Test("A client that overstays writes with a fence that may be stale and then tries to renew")
     func writesAfterLoss() async throws {
-        // Long enough that no answer takes longer.
+        // Every reply arrives within this validity.
         let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
         let run = try await RecordedRun.of(sidecar) { plan in
             plan.clientBehavior = ClientBehavior(overstayProbability: 1)
@@ -134,7 +134,7 @@ struct LoadRunTests {
     }
 
     @Test("Vanishing clients close their connections during operations")
-    func vanish() async throws {
+    func vanishingClientsCloseConnectionsDuringOperations() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
         let run = try await RecordedRun.of(sidecar, change: Self.longRun) { run, server in
             try await eventually("all clients wait") { server.commands.count { $0.text[0] == "LOCK.ACQUIRE" } >= 3 }
@@ -147,7 +147,7 @@ struct LoadRunTests {
     }
 
     @Test("Breaker events of a sidecar are recorded in the history")
-    func breakers() async throws {
+    func breakerEventsOfSidecarAreRecordedInHistory() async throws {
         let event = #"{"v":1,"type":"breaker","service":"bench-calls","state":"open","generation":7,"until_ms":0}"#
         let run = try await RecordedRun.of(ScriptedSidecar(events: [event]))
         #expect(
@@ -157,10 +157,10 @@ struct LoadRunTests {
     }
 
     @Test("A stopped run ends early with its measurements")
-    func stop() async throws {
+    func stoppedRunEndsEarlyWithMeasurements() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar(), change: Self.longRun, during: Self.stopAfterRelease)
         #expect(run.endings.contains(.done(.released)))
-        #expect(run.outcome.duration < 300)
+        #expect(run.outcome.durationSeconds < 300)
     }
 
     private static func longRun(_ plan: inout LoadPlan) {

@@ -12,10 +12,13 @@ struct MeasureTests {
     private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
     private static let fixed = LoadServices(
-        rules: [ServiceRules(name: "fixed", limits: [LimitRule(algorithm: .fixed, limit: 10, window: 1000)])], takes: [0])
+        rules: [
+            ServiceRules(name: "fixed", limits: [LimitRule(algorithm: .fixed, limit: 10, windowMilliseconds: 1000)])
+        ],
+        takeServiceNumbers: [0])
 
     @Test("Percentiles have three significant digits")
-    func percentiles() throws {
+    func percentilesHaveThreeSignificantDigits() throws {
         var recorder = LatencyRecorder()
         for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
         let report = try #require(recorder.report)
@@ -27,7 +30,7 @@ struct MeasureTests {
     }
 
     @Test("The percentile curve rises toward 1")
-    func curve() throws {
+    func percentileCurveRisesTowardOne() throws {
         var recorder = LatencyRecorder()
         for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
         let points = try #require(recorder.report?.percentiles)
@@ -50,11 +53,11 @@ struct MeasureTests {
     }
 
     @Test("A timeline has a point for every second, even without events")
-    func timeline() {
+    func timelineHasPointForEverySecond() {
         var timeline = RunTimeline(start: Self.start)
-        timeline.offered(at: Self.at(100))
-        timeline.ended(.done(.released), latency: 2_000_000, at: Self.at(200))
-        timeline.ended(.refused(.held), latency: 4_000_000, at: Self.at(3500))
+        timeline.operationDue(at: Self.at(100))
+        timeline.operationEnded(.done(.released), latencyNanoseconds: 2_000_000, at: Self.at(200))
+        timeline.operationEnded(.refused(.held), latencyNanoseconds: 4_000_000, at: Self.at(3500))
         timeline.finish(at: Self.at(3900))
         #expect(timeline.points.map(\.second) == [0, 1, 2, 3])
         #expect(timeline.points.map(\.done) == [1, 0, 0, 0])
@@ -63,11 +66,11 @@ struct MeasureTests {
     }
 
     @Test("An operation without an answer has no latency")
-    func unknown() {
+    func operationWithoutAnswerHasNoLatency() {
         var tally = OperationTally()
-        tally.ended(.unknown(reason: "answer-lost"), latency: 1_000_000)
-        tally.ended(.failed(code: "not-connected"), latency: 1000)
-        tally.ended(.failed(code: "UNAVAILABLE"), latency: 1_000_000)
+        tally.operationEnded(.unknown(reason: "answer-lost"), latencyNanoseconds: 1_000_000)
+        tally.operationEnded(.failed(code: "not-connected"), latencyNanoseconds: 1000)
+        tally.operationEnded(.failed(code: "UNAVAILABLE"), latencyNanoseconds: 1_000_000)
         #expect(tally.unknown == 1)
         #expect(tally.failed == ["not-connected": 1, "UNAVAILABLE": 1])
         #expect(tally.latency.count == 1)
@@ -76,11 +79,11 @@ struct MeasureTests {
     @Test("Grants count in the fixed window that the answers report, whenever the answers arrive")
     func fixedWindows() {
         var windows = WindowCounts(start: Self.start, services: Self.fixed)
-        // A window from 300 to 1300 ms, whose answers are a few milliseconds late, and the next window.
-        windows.taken(service: 0, cost: 1, resetAfter: 1000, at: Self.at(301))
-        windows.taken(service: 0, cost: 2, resetAfter: 500, at: Self.at(804))
-        windows.taken(service: 0, cost: 3, resetAfter: 1, at: Self.at(1310))
-        windows.taken(service: 0, cost: 4, resetAfter: 1000, at: Self.at(1350))
+        // The first window lasts from 300 to 1300 ms, and its answers arrive a few milliseconds late.
+        windows.recordTake(service: 0, cost: 1, resetAfterMilliseconds: 1000, at: Self.at(301))
+        windows.recordTake(service: 0, cost: 2, resetAfterMilliseconds: 500, at: Self.at(804))
+        windows.recordTake(service: 0, cost: 3, resetAfterMilliseconds: 1, at: Self.at(1310))
+        windows.recordTake(service: 0, cost: 4, resetAfterMilliseconds: 1000, at: Self.at(1350))
         #expect(windows.all.map(\.granted) == [6, 4])
     }
 
@@ -89,10 +92,10 @@ struct MeasureTests {
         var services = Self.fixed
         services.rules[0].limits[0].algorithm = .sliding
         var windows = WindowCounts(start: Self.start, services: services)
-        windows.taken(service: 0, cost: 1, resetAfter: 7, at: Self.at(990))
-        windows.taken(service: 0, cost: 2, resetAfter: 7, at: Self.at(1010))
+        windows.recordTake(service: 0, cost: 1, resetAfterMilliseconds: 7, at: Self.at(990))
+        windows.recordTake(service: 0, cost: 2, resetAfterMilliseconds: 7, at: Self.at(1010))
         #expect(windows.all.map(\.granted) == [1, 2])
-        #expect(windows.all.map(\.began) == [0, 1])
+        #expect(windows.all.map(\.beganSeconds) == [0, 1])
     }
 
     @Test("Only the first locks and a limited number of leases are shown")
@@ -102,8 +105,8 @@ struct MeasureTests {
             log.recordHold(lock: lock, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
         }
         #expect(log.spans.count == OwnershipLog.maximumLocks)
-        #expect(log.spans.first?.began == 1)
-        #expect(log.spans.first?.ended == 1.5)
+        #expect(log.spans.first?.beganSeconds == 1)
+        #expect(log.spans.first?.endedSeconds == 1.5)
         for _ in 0..<(2 * OwnershipLog.maximumSpans) {
             log.recordHold(lock: 0, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
         }
@@ -114,26 +117,26 @@ struct MeasureTests {
     func redisCommands() {
         var meter = RedisCommandMeter()
         #expect(meter.commands == nil)
-        meter.recordCount(100, sidecar: 0, process: 1)
-        meter.recordCount(1000, sidecar: 1, process: 2)
-        meter.recordCount(150, sidecar: 0, process: 1)
-        meter.recordCount(1010, sidecar: 1, process: 2)
+        meter.recordCount(100, sidecar: 0, processID: 1)
+        meter.recordCount(1000, sidecar: 1, processID: 2)
+        meter.recordCount(150, sidecar: 0, processID: 1)
+        meter.recordCount(1010, sidecar: 1, processID: 2)
         #expect(meter.commands == 60)
-        meter.recordCount(7, sidecar: 0, process: 3)
-        meter.recordCount(9, sidecar: 0, process: 3)
+        meter.recordCount(7, sidecar: 0, processID: 3)
+        meter.recordCount(9, sidecar: 0, processID: 3)
         #expect(meter.commands == 69)
     }
 
     @Test("Memory of this process is measured, and a missing process is skipped")
-    func processes() throws {
+    func memoryOfThisProcessIsMeasured() throws {
         var meter = ProcessMeter()
-        meter.follow("harness", process: getpid())
-        meter.follow("nobody", process: -1)
+        meter.follow("harness", processID: getpid())
+        meter.follow("nobody", processID: -1)
         meter.sample(at: Self.at(0))
         meter.sample(at: Self.at(1000))
         let reports = meter.reports
         #expect(reports.map(\.name) == ["nobody", "harness"])
-        #expect(try #require(reports.last).residentPeak > 1_000_000)
-        #expect(try #require(reports.first).residentPeak == 0)
+        #expect(try #require(reports.last).residentPeakBytes > 1_000_000)
+        #expect(try #require(reports.first).residentPeakBytes == 0)
     }
 }

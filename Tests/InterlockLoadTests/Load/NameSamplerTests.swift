@@ -43,7 +43,7 @@ struct NameSamplerTests {
     }
 
     @Test("Ten million names are all in range, and the first half is chosen more often", arguments: [0.5, 1.1])
-    func many(exponent: Double) {
+    func tenMillionNamesAreInRange(exponent: Double) {
         let choice = NameSampler(among: NameSampler.maximumNames, skew: .zipf(exponent: exponent))
         var random = SeededRandom(seed: 7)
         let names = (0..<10_000).map { _ in choice.next(using: &random) }
@@ -53,7 +53,7 @@ struct NameSamplerTests {
     }
 
     @Test("A single name is always chosen", arguments: [NameSkew.uniform, .zipf(exponent: 1.1)])
-    func single(skew: NameSkew) {
+    func singleNameIsAlwaysChosen(skew: NameSkew) {
         let choice = NameSampler(among: 1, skew: skew)
         var random = SeededRandom(seed: 7)
         let names = (0..<100).map { _ in choice.next(using: &random) }
@@ -61,7 +61,7 @@ struct NameSamplerTests {
     }
 
     @Test("A seed determines the names")
-    func seeded() {
+    func seedDeterminesNames() {
         func names(seed: UInt64) -> [Int] {
             let choice = NameSampler(among: 1000, skew: .zipf(exponent: 1.1))
             var random = SeededRandom(seed: seed)

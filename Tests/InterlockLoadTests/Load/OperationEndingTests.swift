@@ -7,7 +7,7 @@ import Testing
 @Suite("The ending of an operation without a reply")
 struct OperationEndingTests {
     @Test("An operation whose answer is lost is unknown, and an unsent operation has failed")
-    func failures() {
+    func operationWithLostAnswerIsUnknown() {
         #expect(OperationEnding(InterlockError(.responseLost, "")) == .unknown(reason: "answer-lost"))
         #expect(OperationEnding(InterlockError(.responseTimedOut, "")) == .unknown(reason: "timed-out"))
         #expect(OperationEnding(InterlockError(.invalidResponse, "")) == .unknown(reason: "unreadable"))
@@ -21,10 +21,10 @@ struct OperationEndingTests {
     }
 
     @Test("A refusal has a known reason or keeps its own word")
-    func refusals() {
-        #expect(Refusal(reason: "open", retryAfter: 90) == .open(retryAfter: 90))
-        #expect(Refusal(reason: "limited", retryAfter: 250) == .limited(retryAfter: 250))
-        #expect(Refusal(reason: "busy", retryAfter: -1) == .busy(retryAfter: -1))
-        #expect(Refusal(reason: "closing", retryAfter: -1) == .other("closing"))
+    func refusalHasKnownReasonOrKeepsItsWord() {
+        #expect(Refusal(reason: "open", retryAfterMilliseconds: 90) == .open(retryAfterMilliseconds: 90))
+        #expect(Refusal(reason: "limited", retryAfterMilliseconds: 250) == .limited(retryAfterMilliseconds: 250))
+        #expect(Refusal(reason: "busy", retryAfterMilliseconds: -1) == .busy(retryAfterMilliseconds: -1))
+        #expect(Refusal(reason: "closing", retryAfterMilliseconds: -1) == .other("closing"))
     }
 }

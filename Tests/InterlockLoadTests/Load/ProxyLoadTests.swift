@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Load through the proxy")
 struct ProxyLoadTests {
-    /// A run against an upstream that replaces the HTTP API and answers every request.
+    /// Runs a load against an upstream that replaces the HTTP API and answers every request.
     private func run(_ phases: FailurePhases?) async throws -> RecordedRun {
         let upstream = try await BenchUpstream.start(on: MultiThreadedEventLoopGroup.singleton, phases: phases)
         let port = try #require(Int(upstream.url.split(separator: ":").last ?? ""))
@@ -22,7 +22,7 @@ struct ProxyLoadTests {
     }
 
     @Test("An answer of the upstream counts as passed")
-    func passes() async throws {
+    func answerOfUpstreamCountsAsPassed() async throws {
         let run = try await run(nil)
         #expect(run.endings.count > 0)
         #expect(run.endings.allSatisfy { $0 == .done(.passed(status: 200)) })
@@ -32,7 +32,7 @@ struct ProxyLoadTests {
     @Test("An upstream in a bad phase answers with errors, which pass too")
     func badPhase() async throws {
         let always = FailurePhases(
-            good: .zero...(.zero), bad: .seconds(3600)...(.seconds(3600)), failures: 1, length: .seconds(7200),
+            good: .zero...(.zero), bad: .seconds(3600)...(.seconds(3600)), failureFraction: 1, length: .seconds(7200),
             random: SeededRandom(seed: 1))
         let run = try await run(always)
         #expect(run.endings.contains(.done(.passed(status: 503))))

@@ -51,7 +51,8 @@ struct RecordedRun {
             change(&plan)
             let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
             let events = NIOLockedValueBox<[HistoryEvent]>([])
-            let rules = HistoryRules(services: plan.services.rules, sidecars: 1, patience: 60_000, recovery: 5000)
+            let rules = HistoryRules(
+                services: plan.services.rules, sidecars: 1, patienceMilliseconds: 60_000, recoveryMilliseconds: 5000)
             let recorder = HistoryRecorder(
                 eventLoop: eventLoop, rules: rules, sinks: [{ event in events.withLockedValue { $0.append(event) } }])
             let run = try LoadRun(plan: plan, eventLoop: eventLoop, recorder: recorder)

@@ -6,22 +6,23 @@ final class ScriptedSidecar: Sendable {
     private let fence = NIOLockedValueBox(Int64(1000))
     private let validFor: Int
     private let events: [String]
-    private let exception: @Sendable (ReceivedCommand) -> ScriptedAnswer?
+    private let exception: @Sendable (ReceivedCommand) -> ScriptedReply?
 
+    /// Creates a sidecar that answers commands itself, except for those that `exception` answers.
     /// - Parameters:
     ///   - validFor: the validity of every lease, in milliseconds.
     ///   - events: the events for every subscriber.
     ///   - exception: the test's answer to a command; `nil` for the usual one.
     init(
         validFor: Int = 10_000, events: [String] = [],
-        exception: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer? = { _ in nil }
+        exception: @escaping @Sendable (ReceivedCommand) -> ScriptedReply? = { _ in nil }
     ) {
         self.validFor = validFor
         self.events = events
         self.exception = exception
     }
 
-    func answer(_ command: ReceivedCommand) -> ScriptedAnswer {
+    func answer(_ command: ReceivedCommand) -> ScriptedReply {
         if let answer = exception(command) { return answer }
         switch command.text[0] {
         case "SUBSCRIBE":

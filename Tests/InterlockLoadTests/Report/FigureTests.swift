@@ -7,7 +7,7 @@ struct FigureTests {
     @Test(
         "Counts have digit groups",
         arguments: [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567"), (-12_345, "-12,345")])
-    func counts(count: Int, text: String) {
+    func countsHaveDigitGroups(count: Int, text: String) {
         #expect(Figure.count(count) == text)
     }
 
@@ -24,7 +24,7 @@ struct FigureTests {
             (1240, "1.24ms"),
             (999_900, "1.00s"), (12_340_000, "12.3s"), (1_800_000_000, "1,800s"), (.nan, "–"), (.infinity, "–"),
         ])
-    func latencies(microseconds: Double, text: String) {
+    func latenciesHaveSuitableUnitAndThreeDigits(microseconds: Double, text: String) {
         #expect(Figure.latency(microseconds: microseconds) == text)
     }
 
@@ -33,7 +33,7 @@ struct FigureTests {
         arguments: [
             (2.006, 2, "2.01"), (0.999, 2, "1.00"), (-0.001, 2, "0.00"), (-1.5, 1, "-1.5"), (1234.5, 0, "1,235"), (.nan, 2, "–"),
         ])
-    func decimals(value: Double, count: Int, text: String) {
+    func decimalsAreRoundedToFixedNumberOfDigits(value: Double, count: Int, text: String) {
         #expect(Figure.decimals(value, count) == text)
     }
 
@@ -47,12 +47,12 @@ struct FigureTests {
     @Test(
         "Memory is in units of 1024",
         arguments: [(512, "512 B"), (2048, "2.00 KB"), (41_943_040, "40.0 MB"), (3_221_225_472, "3.00 GB")])
-    func memory(bytes: Int, text: String) {
+    func memoryIsInUnitsOf1024(bytes: Int, text: String) {
         #expect(Figure.memory(bytes: bytes) == text)
     }
 
     @Test("An axis has short numbers", arguments: [(0, "0"), (0.25, "0.25"), (40, "40"), (12_000, "12k"), (3_500_000, "3.5M")])
-    func short(value: Double, text: String) {
+    func axisHasShortNumbers(value: Double, text: String) {
         #expect(Figure.short(value) == text)
     }
 }

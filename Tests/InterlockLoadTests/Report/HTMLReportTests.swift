@@ -14,7 +14,7 @@ struct HTMLReportTests {
     }
 
     @Test("The verdict counts all violations")
-    func verdict() {
+    func verdictCountsViolations() {
         var report = RunReport.sample()
         report.check.violations = [Violation(.exclusion, at: Instant(nanoseconds: 1_500_000_000), "two hold lock 0")]
         report.check.violationCount = 7
@@ -25,7 +25,7 @@ struct HTMLReportTests {
     }
 
     @Test("Untrusted names are shown as text")
-    func escapes() {
+    func untrustedNamesAreShownAsText() {
         let name = "<script>alert('x')</script>"
         var report = RunReport.sample()
         report.title = name
@@ -50,7 +50,7 @@ struct HTMLReportTests {
     @Test("Figures that are not numbers still produce a valid page")
     func oddNumbers() {
         var report = RunReport.sample()
-        report.duration = .nan
+        report.durationSeconds = .nan
         report.redisCommands = .infinity
         report.redisCommandsPerOperation = .nan
         report.timeline = [TimelinePoint(second: .max, p50: .nan, p99: .infinity, max: -1)]
@@ -58,9 +58,15 @@ struct HTMLReportTests {
             .init(fraction: 2, microseconds: .nan), .init(fraction: .nan, microseconds: 1),
         ]
         report.processes[0].averageCores = -.infinity
-        report.faults = [FaultReport(number: 0, kind: .clock, sidecar: nil, began: .nan, ended: .infinity, recoveredAfter: .nan)]
-        report.ownership = [OwnershipSpan(lock: .min, client: .min, sidecar: 0, fence: .min, began: 2, ended: 1)]
-        report.windows = [WindowCount(service: "", began: .nan, granted: .max, limit: .min)]
+        report.faults = [
+            FaultReport(
+                number: 0, kind: .clock, sidecar: nil, beganSeconds: .nan, endedSeconds: .infinity,
+                recoveredAfterSeconds: .nan)
+        ]
+        report.ownership = [
+            OwnershipSpan(lock: .min, client: .min, sidecar: 0, fence: .min, beganSeconds: 2, endedSeconds: 1)
+        ]
+        report.windows = [WindowCount(service: "", beganSeconds: .nan, granted: .max, limit: .min)]
         let page = HTMLReport(report).text
         #expect(!page.contains("\"nan"))
         #expect(!page.contains("\"inf"))
@@ -77,20 +83,20 @@ struct HTMLReportTests {
     @Test("A window over its limit is highlighted, and its tooltip shows by how much")
     func overLimit() {
         var report = RunReport.sample()
-        report.windows.append(WindowCount(service: "catalog", began: 1, granted: 131, limit: 100))
+        report.windows.append(WindowCount(service: "catalog", beganSeconds: 1, granted: 131, limit: 100))
         let page = HTMLReport(report).text
         #expect(page.contains("<title>1.00s: 131 of 100</title>"))
         #expect(page.split(separator: "<rect class=\"area alarm\"").count == 3, "the legend's and the bar")
     }
 
     @Test("A lease shows its client, sidecar, fence and times")
-    func lease() {
+    func leaseShowsClientSidecarAndFence() {
         let page = HTMLReport(.sample()).text
         #expect(page.contains("<title>client 7, sidecar 0, fence 1790000000000001, 1.00s – 1.50s</title>"))
     }
 
     @Test("Faults shade the plots over time with their names")
-    func faults() {
+    func faultsShadePlotsOverTimeWithNames() {
         let page = HTMLReport(.sample()).text
         #expect(page.contains("<title>fault 0: kill, sidecar 0, 3.00s – 3.50s, recovered after 250ms</title>"))
         #expect(page.contains(">kill 0</text>"))
@@ -103,11 +109,16 @@ struct HTMLReportTests {
             TimelinePoint(second: $0, offered: $0 % 977, p50: Double($0 % 7 + 1), p99: 500, max: 900)
         }
         report.ownership = (0..<50_000).map {
-            OwnershipSpan(lock: $0 % 40, client: $0 % 9, sidecar: 0, fence: Int64($0), began: Double($0), ended: Double($0 + 1))
+            OwnershipSpan(
+                lock: $0 % 40, client: $0 % 9, sidecar: 0, fence: Int64($0), beganSeconds: Double($0),
+                endedSeconds: Double($0 + 1))
         }
-        report.windows = (0..<86_400).map { WindowCount(service: "catalog", began: Double($0), granted: 9, limit: 10) }
+        report.windows = (0..<86_400).map {
+            WindowCount(service: "catalog", beganSeconds: Double($0), granted: 9, limit: 10)
+        }
         report.faults = (0..<10_000).map {
-            FaultReport(number: 0, kind: .kill, sidecar: 0, began: Double($0 * 8), ended: Double($0 * 8 + 1))
+            FaultReport(
+                number: 0, kind: .kill, sidecar: 0, beganSeconds: Double($0 * 8), endedSeconds: Double($0 * 8 + 1))
         }
         report.check.violations = (0..<10_000).map { Violation(.exclusion, at: Instant(nanoseconds: Int64($0)), "two hold it") }
         #expect(HTMLReport(report).text.utf8.count < 3_000_000)

@@ -6,8 +6,8 @@ import Testing
 struct MarkupTests {
     @Test("Untrusted text is escaped in elements and in quoted attributes")
     func escapes() {
-        let text = "<script>\"a\" & 'b'</script>"
-        let markup: Markup = "<p title=\"\(text)\">"
+        let untrustedText = "<script>\"a\" & 'b'</script>"
+        let markup: Markup = "<p title=\"\(untrustedText)\">"
         #expect(markup.text == "<p title=\"&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;&lt;/script&gt;\">")
     }
 
@@ -18,7 +18,7 @@ struct MarkupTests {
     }
 
     @Test("Markup within markup is not escaped again")
-    func nests() {
+    func markupWithinMarkupIsNotEscapedAgain() {
         let inner: Markup = "<b>\("&")</b>"
         let outer: Markup = "<p>\(inner)\([inner, inner])</p>"
         #expect(outer.text == "<p><b>&amp;</b><b>&amp;</b><b>&amp;</b></p>")
@@ -29,7 +29,7 @@ struct MarkupTests {
         arguments: [
             (1.0, "1"), (0.25, "0.3"), (-0.3, "-0.3"), (-12.96, "-13"), (.nan, "0"), (.infinity, "0"), (-1e300, "0"),
         ])
-    func coordinates(value: Double, text: String) {
+    func coordinatesHaveAtMostOneDecimal(value: Double, text: String) {
         let markup: Markup = "\(value)"
         #expect(markup.text == text)
     }

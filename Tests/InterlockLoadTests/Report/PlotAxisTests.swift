@@ -5,27 +5,27 @@ import Testing
 @Suite("Axes of a plot")
 struct PlotAxisTests {
     @Test("A count axis starts at 0 and ends at a tick")
-    func linear() {
+    func countAxisStartsAt0AndEndsAtTick() {
         let axis = PlotAxis(label: "", unit: .number, showing: [37, 940])
         #expect(axis.domain == 0...1000)
         #expect(axis.ticks == [0, 200, 400, 600, 800, 1000])
     }
 
     @Test("A time axis ends with the run")
-    func exact() {
+    func timeAxisEndsWithRun() {
         let axis = PlotAxis(label: "", unit: .seconds, showing: [0, 95], isExact: true)
         #expect(axis.domain == 0...95)
         #expect(axis.ticks == [0, 20, 40, 60, 80])
     }
 
     @Test("Long times have ticks at whole minutes")
-    func minutes() {
+    func longTimesHaveTicksAtWholeMinutes() {
         let axis = PlotAxis(label: "", unit: .seconds, showing: [0, 1800], isExact: true)
         #expect(axis.ticks.map(axis.unit.tick) == ["0s", "5m", "10m", "15m", "20m", "25m", "30m"])
     }
 
     @Test("A logarithmic axis has ticks at the powers of ten")
-    func logarithmic() {
+    func logarithmicAxisHasTicksAtPowersOfTen() {
         let axis = PlotAxis(label: "", unit: .microseconds, scale: .logarithmic, showing: [85, 1_200_000])
         #expect(axis.domain == 50...2_000_000)
         #expect(axis.ticks.map(axis.unit.tick) == ["100µs", "1ms", "10ms", "100ms", "1s"])
@@ -38,13 +38,13 @@ struct PlotAxisTests {
     }
 
     @Test("Equal ratios are equally far apart on a logarithmic axis")
-    func projection() {
+    func equalRatiosAreEquallyFarApartOnLogarithmicAxis() {
         let axis = PlotAxis(label: "", unit: .number, scale: .logarithmic, showing: [1, 100])
         #expect(axis.position(of: 10) == 0.5)
     }
 
     @Test("Percentiles have the positions of an HDR plot")
-    func percentiles() {
+    func percentilesHavePositionsOfHDRPlot() {
         #expect([1, 2, 10, 100, 1000, 100_000].map(AxisUnit.percentile.tick) == ["0%", "50%", "90%", "99%", "99.9%", "99.999%"])
     }
 

@@ -12,14 +12,14 @@ struct ReportFileTests {
     }
 
     @Test("An existing file is replaced, and nothing else is left behind")
-    func replaces() throws {
+    func existingFileIsReplaced() throws {
         try withFolder { folder in
             let file = ReportFile(path: folder + "/report.json")
             try file.write("a long first text")
             try file.write("second")
-            let text = try String(contentsOfFile: file.path, encoding: .utf8)
+            let content = try String(contentsOfFile: file.path, encoding: .utf8)
             let names = try FileManager.default.contentsOfDirectory(atPath: folder)
-            #expect(text == "second")
+            #expect(content == "second")
             #expect(names == ["report.json"])
         }
     }

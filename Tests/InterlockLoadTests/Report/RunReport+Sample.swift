@@ -3,10 +3,10 @@ import InterlockCore
 import InterlockLoad
 
 extension RunReport {
-    /// A run of ten seconds, with data of every kind.
+    /// Returns the report of a run of ten seconds, with data of every kind.
     static func sample() -> RunReport {
         var report = RunReport(
-            title: "mixed", startedAt: 1_795_000_000_000, duration: 10, seed: 42,
+            title: "mixed", startedAtMilliseconds: 1_795_000_000_000, durationSeconds: 10, seed: 42,
             settings: [Setting(name: "rate", value: "5000/s")])
         report.operations = [
             OperationReport(
@@ -25,19 +25,23 @@ extension RunReport {
         report.redisCommands = 100_000
         report.redisCommandsPerOperation = 2.02
         report.processes = [
-            ProcessReport(name: "sidecar 0", averageCores: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
+            ProcessReport(name: "sidecar 0", averageCores: 0.42, residentPeakBytes: 41_943_040, residentEndBytes: 40_894_464)
         ]
-        report.faults = [FaultReport(number: 0, kind: .kill, sidecar: 0, began: 3, ended: 3.5, recoveredAfter: 0.25)]
+        report.faults = [
+            FaultReport(
+                number: 0, kind: .kill, sidecar: 0, beganSeconds: 3, endedSeconds: 3.5, recoveredAfterSeconds: 0.25)
+        ]
         report.ownership = [
-            OwnershipSpan(lock: 0, client: 7, sidecar: 0, fence: 1_790_000_000_000_001, began: 1, ended: 1.5)
+            OwnershipSpan(
+                lock: 0, client: 7, sidecar: 0, fence: 1_790_000_000_000_001, beganSeconds: 1, endedSeconds: 1.5)
         ]
-        report.windows = [WindowCount(service: "catalog", began: 0, granted: 99, limit: 100)]
+        report.windows = [WindowCount(service: "catalog", beganSeconds: 0, granted: 99, limit: 100)]
         report.check = CheckReport(operations: 49_920, lockGrants: 48_000, limitDecisions: 0, staleWritesRefused: 3)
         return report
     }
 
-    /// A run without any operations.
+    /// Returns the report of a run without any operations.
     static func empty() -> RunReport {
-        RunReport(title: "lock", startedAt: 0, duration: 0, seed: 0, settings: [])
+        RunReport(title: "lock", startedAtMilliseconds: 0, durationSeconds: 0, seed: 0, settings: [])
     }
 }

@@ -6,7 +6,7 @@ import Testing
 @Suite("JSON report")
 struct RunReportJSONTests {
     @Test("Keys contain units")
-    func names() throws {
+    func keysContainUnits() throws {
         let json = try RunReport.sample().json
         for name in [
             "\"started_at_ms\":1795000000000", "\"duration_s\":10", "\"p999_us\":9000", "\"latency_us\":400", "\"cores\":0.42",
@@ -21,8 +21,8 @@ struct RunReportJSONTests {
     func roundTrip() throws {
         let json = try RunReport.sample().json
         #expect(!json.contains("\n"))
-        let again = try JSONDecoder().decode(RunReport.self, from: Data(json.utf8)).json
-        #expect(again == json)
+        let roundTrip = try JSONDecoder().decode(RunReport.self, from: Data(json.utf8)).json
+        #expect(roundTrip == json)
     }
 
     @Test("A non-finite figure does not prevent the report")

@@ -6,28 +6,28 @@ indirect enum RawReply: Hashable, CustomStringConvertible {
 
     /// Reads one reply from the front of the bytes. Returns `nil` if it is incomplete.
     static func read(from bytes: inout ArraySlice<UInt8>) -> RawReply? {
-        var rest = bytes
-        guard let end = rest.firstIndex(of: 13), end + 1 < rest.endIndex else { return nil }
-        let line = String(decoding: rest[..<end], as: UTF8.self)
-        rest = rest[(end + 2)...]
+        var remainingBytes = bytes
+        guard let end = remainingBytes.firstIndex(of: 13), end + 1 < remainingBytes.endIndex else { return nil }
+        let line = String(decoding: remainingBytes[..<end], as: UTF8.self)
+        remainingBytes = remainingBytes[(end + 2)...]
         let reply: RawReply
         switch (line.first, Int(line.dropFirst())) {
         case ("$", let length?) where length >= 0:
-            guard rest.count >= length + 2 else { return nil }
-            reply = .bulk(Array(rest.prefix(length)))
-            rest = rest.dropFirst(length + 2)
+            guard remainingBytes.count >= length + 2 else { return nil }
+            reply = .bulk(Array(remainingBytes.prefix(length)))
+            remainingBytes = remainingBytes.dropFirst(length + 2)
         case ("$", _): reply = .bulk(nil)
         case ("*", let count?) where count >= 0:
             var elements: [RawReply] = []
             for _ in 0..<count {
-                guard let element = read(from: &rest) else { return nil }
+                guard let element = read(from: &remainingBytes) else { return nil }
                 elements.append(element)
             }
             reply = .array(elements)
         case ("*", _): reply = .array(nil)
         default: reply = .line(line)
         }
-        bytes = rest
+        bytes = remainingBytes
         return reply
     }
 

@@ -12,6 +12,7 @@ final class RealRedis {
         var reason: String
     }
 
+    /// Starts a server.
     /// - Parameter clockRuns: whether the clock advances, as servers that communicate with each other require.
     init(arguments: [String] = [], clockRuns: Bool = false) throws {
         var template = Array("/tmp/simulated-redis-XXXXXX".utf8CString)
@@ -22,13 +23,13 @@ final class RealRedis {
             "LD_PRELOAD=/usr/$LIB/faketime/libfaketimeMT.so.1:libc.so.6", "FAKETIME_TIMESTAMP_FILE=\(folder)/clock",
             "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
         ]
-        let words =
+        let command =
             ["env"] + (clockRuns ? [] : clock) + [
                 "TZ=UTC", "setpriv", "--pdeathsig", "KILL",
                 "redis-server", "--dir", folder, "--unixsocket", "\(folder)/redis.sock", "--port", "0", "--save", "",
                 "--appendonly", "no", "--databases", "1", "--enable-debug-command", "yes", "--logfile", "\(folder)/log",
             ] + arguments
-        var pointers = words.map { strdup($0) } + [nil]
+        var pointers = command.map { strdup($0) } + [nil]
         defer { for pointer in pointers { free(pointer) } }
         guard posix_spawnp(&process, "env", nil, nil, &pointers, environ) == 0 else {
             throw Failure(reason: "env cannot be started")
@@ -53,9 +54,9 @@ final class RealRedis {
         return String(decoding: buffer.prefix(count).suffix(4000), as: UTF8.self)
     }
 
-    /// Sets the server's clock, from its next command on.
-    func setTime(microseconds time: Int64) throws {
-        var seconds = time_t(time / 1_000_000)
+    /// Sets the server's clock to a Unix time, from its next command on.
+    func setTime(microseconds: Int64) throws {
+        var seconds = time_t(microseconds / 1_000_000)
         var date = tm()
         gmtime_r(&seconds, &date)
         func padded(_ number: some BinaryInteger, _ length: Int) -> String {
@@ -63,19 +64,20 @@ final class RealRedis {
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
-        // libfaketime reads the fraction as a floating-point number and truncates it, so half a microsecond is added.
-        let text = "\(day) \(hour).\(padded(time % 1_000_000, 6))5"
+        // libfaketime reads the fraction as a floating-point number and truncates it, so this adds half a
+        // microsecond.
+        let timestamp = "\(day) \(hour).\(padded(microseconds % 1_000_000, 6))5"
         guard let file = fopen("\(folder)/clock.new", "w") else { throw Failure(reason: "no clock file") }
-        fputs(text, file)
+        fputs(timestamp, file)
         fclose(file)
         rename("\(folder)/clock.new", "\(folder)/clock")
     }
 
-    /// Connects. Waits up to 10 s for the server to start. Throws earlier if the server exits, for example because
-    /// other software took its port.
+    /// Opens a connection. Waits up to 10 s for the server to start. Throws earlier if the server exits, for example
+    /// because other software took its port.
     func connect() throws -> Int32 {
         for _ in 0..<1000 {
-            if let descriptor = attempt() { return descriptor }
+            if let descriptor = openSocket() { return descriptor }
             hasEnded = hasEnded || waitpid(process, nil, WNOHANG) == process
             if hasEnded { throw Failure(reason: "redis-server exited at its start: \(log)") }
             // Poll, because nothing announces that the server is listening.
@@ -84,7 +86,8 @@ final class RealRedis {
         throw Failure(reason: "redis-server did not start within 10 s: \(log)")
     }
 
-    private func attempt() -> Int32? {
+    /// Returns a connected socket; `nil` if the server does not accept connections yet.
+    private func openSocket() -> Int32? {
         let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)

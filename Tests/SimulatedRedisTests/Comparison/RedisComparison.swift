@@ -3,13 +3,14 @@ import InterlockProcesses
 import SimulatedRedis
 import Testing
 
-/// Sends the same commands to a real and a simulated Redis with equal clocks. The replies must be equal byte for byte.
+/// Sends the same commands to a real and a simulated Redis server with equal clocks. The replies must be equal byte for
+/// byte.
 final class RedisComparison {
     let simulated: SimulatedServer
     private let real: RealRedis
     private let clock: Clock
     /// The number of equal replies and messages.
-    private(set) var agreements = 0
+    private(set) var agreementCount = 0
     /// The commands so far, for the report of a difference.
     private var history: [String] = []
     private var isBroken = false
@@ -24,7 +25,7 @@ final class RedisComparison {
         real = try RealRedis(arguments: arguments)
         simulated = SimulatedServer { clock.microseconds }
         try set(time: clock.microseconds)
-        // Disable the background expiry of the real server, so that only commands expire keys.
+        // Keep the real server from deleting expired keys in the background, so that only commands do.
         try sendToReal(["DEBUG", "SET-ACTIVE-EXPIRE", "0"])
     }
 
@@ -35,6 +36,7 @@ final class RedisComparison {
         _ = try console.readReal()
     }
 
+    /// The time of both servers, as Unix time in microseconds.
     var time: Int64 { clock.microseconds }
 
     func set(time: Int64) throws {
@@ -48,16 +50,16 @@ final class RedisComparison {
         ComparedConnection(real: try real.connect(), simulated: simulated)
     }
 
-    /// Sends a command to both servers and compares the replies. Returns that of the real server.
+    /// Sends a command to both servers and compares the replies. Returns the real server's last reply.
     @discardableResult
     func send(
         _ arguments: [[UInt8]], on connection: ComparedConnection, isUnordered: Bool = false, replies: Int = 1
     ) throws -> RawReply {
-        history.append("\(time) #\(connection.number) " + arguments.map { shown($0) }.joined(separator: " "))
+        history.append("\(time) #\(connection.number) " + arguments.map { excerpt($0) }.joined(separator: " "))
         connection.send(arguments)
-        var last = RawReply.array(nil)
-        for _ in 0..<replies { last = try compare(connection, isUnordered: isUnordered) }
-        return last
+        var lastReply = RawReply.array(nil)
+        for _ in 0..<replies { lastReply = try compare(connection, isUnordered: isUnordered) }
+        return lastReply
     }
 
     @discardableResult
@@ -76,7 +78,7 @@ final class RedisComparison {
 
     /// Compares the messages that a subscribed connection has received so far.
     func compareMessages(to listener: ComparedConnection) throws {
-        let token = "token-\(agreements)"
+        let token = "token-\(agreementCount)"
         listener.send([Array("PING".utf8), Array(token.utf8)])
         while true {
             let message = try compare(listener, isUnordered: false)
@@ -96,12 +98,12 @@ final class RedisComparison {
         let actual = connection.readSimulated()
         let isSame = isUnordered ? actual?.sorted == expected.sorted : actual == expected
         if isSame {
-            agreements += 1
+            agreementCount += 1
         } else if !isBroken {
             isBroken = true
             Issue.record(
                 """
-                After \(agreements) equal replies:
+                After \(agreementCount) equal replies:
                 \(history.suffix(25).joined(separator: "\n"))
                 real:      \(expected)
                 simulated: \(actual?.description ?? "nothing")
@@ -110,7 +112,7 @@ final class RedisComparison {
         return expected
     }
 
-    private func shown(_ bytes: [UInt8]) -> String {
+    private func excerpt(_ bytes: [UInt8]) -> String {
         let text = String(decoding: bytes, as: UTF8.self)
         return text.utf8.count > 400 ? "(\(bytes.count) bytes)" : text.debugDescription
     }
@@ -128,6 +130,7 @@ final class ComparedConnection {
         var bytes: ArraySlice<UInt8> = []
     }
 
+    /// Creates a connection from an open socket to the real server.
     /// - Parameter simulated: the simulated server; `nil` to connect to the real server only.
     init(real descriptor: Int32, simulated: SimulatedServer?) {
         self.descriptor = descriptor
@@ -145,11 +148,13 @@ final class ComparedConnection {
     func send(_ arguments: [[UInt8]]) { send(real: arguments, simulated: arguments) }
 
     func send(real: [[UInt8]], simulated: [[UInt8]]) {
-        var rest = RequestEncoder.encode(real)[...]
-        while !rest.isEmpty {
-            let sent = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+        var unsentBytes = RequestEncoder.encode(real)[...]
+        while !unsentBytes.isEmpty {
+            let sent = unsentBytes.withUnsafeBytes {
+                Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
             guard sent > 0 else { return }
-            rest = rest.dropFirst(sent)
+            unsentBytes = unsentBytes.dropFirst(sent)
         }
         connection?.receive(RequestEncoder.encode(simulated))
     }
@@ -159,8 +164,8 @@ final class ComparedConnection {
     func readReal() throws -> RawReply {
         while true {
             if let reply = RawReply.read(from: &realBytes) { return reply }
-            var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            guard poll(&waiting, 1, 5000) > 0 else { throw RealRedis.Failure(reason: "no answer within 5 s") }
+            var pollDescriptor = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&pollDescriptor, 1, 5000) > 0 else { throw RealRedis.Failure(reason: "no answer within 5 s") }
             var buffer = [UInt8](repeating: 0, count: 1 << 16)
             let count = read(descriptor, &buffer, buffer.count)
             guard count > 0 else { throw RealRedis.Failure(reason: "redis-server closed the connection") }

@@ -3,14 +3,15 @@ import InterlockProcesses
 import SimulatedRedis
 import Testing
 
-/// A group of real servers that communicate with each other, and a simulated server for each, with the same address. In
-/// compared replies, the IDs of the real servers are replaced with those of the simulated ones.
+/// A group of real servers that communicate with each other, and a simulated server for each, with the same address. It
+/// replaces the IDs of the real servers in compared replies with those of the simulated ones.
 final class RedisGroup {
     let simulated: [SimulatedServer]
     private let real: [RealRedis]
     private let ports: [Int]
-    private var names: [(real: String, simulated: String)] = []
-    private(set) var agreements = 0
+    private var serverIDs: [(real: String, simulated: String)] = []
+    /// The number of equal replies.
+    private(set) var agreementCount = 0
     private var history: [String] = []
     /// The bodies of the simulated servers' timers, in order.
     private var timers: [() -> Void] = []
@@ -75,14 +76,14 @@ final class RedisGroup {
             let connection = try connect(to: index)
             connection.send([Array("CLUSTER".utf8), Array("MYID".utf8)])
             if let real = try connection.readReal().text, let simulated = connection.readSimulated()?.text {
-                names.append((real, simulated))
+                serverIDs.append((real, simulated))
             }
         }
     }
 
     /// Sends a command to both servers and compares the replies.
     /// - Parameters:
-    ///   - isTimed: whether the reply requires that the timers of the simulated servers run.
+    ///   - isTimed: whether the timers of the simulated servers must run before the reply arrives.
     ///   - change: replaces the parts that may differ.
     func compare(
         _ words: [String], on connection: ComparedConnection, isTimed: Bool = false,
@@ -96,9 +97,9 @@ final class RedisGroup {
 
     /// Compares the next replies on the connection.
     func compareNext(on connection: ComparedConnection, change: (RawReply) -> RawReply = { $0 }) throws {
-        let expected = shown(change(try connection.readReal()))
+        let expected = excerpt(change(try connection.readReal()))
         let actual = connection.readSimulated().map { "\(change($0))" } ?? "nothing"
-        if expected == actual { agreements += 1 }
+        if expected == actual { agreementCount += 1 }
         #expect(expected == actual, "after\n\(history.suffix(10).joined(separator: "\n"))")
     }
 
@@ -108,9 +109,9 @@ final class RedisGroup {
         for body in bodies { body() }
     }
 
-    private func shown(_ reply: RawReply) -> String {
+    private func excerpt(_ reply: RawReply) -> String {
         var text = "\(reply)"
-        for (real, simulated) in names {
+        for (real, simulated) in serverIDs {
             while let found = text.firstRange(of: real) { text.replaceSubrange(found, with: simulated) }
         }
         return text

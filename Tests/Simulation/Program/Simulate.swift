@@ -73,7 +73,7 @@ struct Simulate: ParsableCommand {
         guard !shrink || seed != nil else { throw ValidationError("--shrink needs --seed") }
     }
 
-    /// Restarts the program in an environment in which library dictionaries have the same order in every process.
+    /// Restarts the program in an environment in which dictionaries have the same order in every process.
     private func fixHashing() {
         let name = "SWIFT_DETERMINISTIC_HASHING"
         guard getenv(name) == nil else { return }
@@ -88,35 +88,40 @@ struct Simulate: ParsableCommand {
         for seed in self.seed.map({ [$0] }) ?? Array(first..<first + UInt64(seeds)) {
             let world = World(seed: seed)
             if traffic { world.tap { print($0) } }
-            let outcome = world.run(operations: operations)
-            totals.add(outcome)
-            if let history { try outcome.write(to: history) }
-            if digest { print("seed \(seed): digest \(String(outcome.digest, radix: 16))") }
-            for event in outcome.events.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.kind)") }
-            if !json { printFindings(of: outcome, totals) }
+            let result = world.run(operations: operations)
+            totals.add(result)
+            if let history { try result.write(to: history) }
+            if digest { print("seed \(seed): digest \(String(result.digest, radix: 16))") }
+            for event in result.events.suffix(tail) {
+                print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.kind)")
+            }
+            if !json { printFindings(of: result, totals) }
             // Flush, so that a redirected output contains everything known so far.
             fflush(nil)
-            if shrink, var shrinker = Shrinker(outcome, operations: operations, target: finding) {
+            if shrink, var shrinker = Shrinker(result, operations: operations, target: finding) {
                 shrinker.run { Progress.log($0) }
                 for line in shrinker.story { print(line) }
             }
             progress.update(totals, of: self.seed == nil ? seeds : 1)
-            if untilFound, !outcome.unknown.isEmpty { break }
+            if untilFound, !result.unknownFindings.isEmpty { break }
         }
         try totals.write(asJSON: json)
         if totals.unknown > 0 { throw ExitCode(1) }
     }
 
-    private func printFindings(of outcome: WorldResult, _ totals: Totals) {
-        for violation in outcome.unknown.prefix(seed == nil ? 2 : 20) { print("seed \(outcome.seed): \(violation)") }
-        // Known findings are printed for the first world that shows them.
-        for (name, found) in outcome.known.sorted(by: { $0.key < $1.key }) where totals.knownSeeds[name] == outcome.seed {
-            print("seed \(outcome.seed): known \(name), \(found.count) times, first: \(found.first)")
+    private func printFindings(of result: WorldResult, _ totals: Totals) {
+        for violation in result.unknownFindings.prefix(seed == nil ? 2 : 20) {
+            print("seed \(result.seed): \(violation)")
+        }
+        // Prints a known finding only for the first world that shows it.
+        let knownFindings = result.knownFindings.sorted { $0.key < $1.key }
+        for (name, finding) in knownFindings where totals.knownSeeds[name] == result.seed {
+            print("seed \(result.seed): known \(name), \(finding.count) times, first: \(finding.first)")
         }
     }
 }
 
-/// Totals of all worlds.
+/// The totals of all worlds.
 struct Totals: Encodable {
     var seeds = 0
     var operations = 0
@@ -145,20 +150,20 @@ struct Totals: Encodable {
         case invariant = "promise"
     }
 
-    mutating func add(_ outcome: WorldResult) {
+    mutating func add(_ result: WorldResult) {
         seeds += 1
-        operations += outcome.operations
-        simulatedSeconds += outcome.seconds
-        faults += outcome.faults.count
-        topologies[outcome.topology, default: 0] += 1
-        lostLeaseCount += outcome.check.lostLeaseCount
-        for (name, found) in outcome.known {
-            known[name, default: 0] += found.count
-            if knownSeeds[name] == nil { knownSeeds[name] = outcome.seed }
+        operations += result.operations
+        simulatedSeconds += result.seconds
+        faults += result.faults.count
+        topologies[result.topology, default: 0] += 1
+        lostLeaseCount += result.check.lostLeaseCount
+        for (name, finding) in result.knownFindings {
+            known[name, default: 0] += finding.count
+            if knownSeeds[name] == nil { knownSeeds[name] = result.seed }
         }
-        unknown += outcome.unknown.count
-        if seed == nil, let first = outcome.unknown.first {
-            (seed, invariant, finding) = (outcome.seed, first.invariant.rawValue, first.finding)
+        unknown += result.unknownFindings.count
+        if seed == nil, let first = result.unknownFindings.first {
+            (seed, invariant, finding) = (result.seed, first.invariant.rawValue, first.finding)
         }
         let elapsed = start.duration(to: .now).components
         seconds = Double(elapsed.seconds) + Double(elapsed.attoseconds) / 1e18
@@ -196,7 +201,7 @@ struct Progress {
     }
 
     static func log(_ line: String) {
-        let text = Array("simulate: \(line)\n".utf8)
-        _ = text.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        let bytes = Array("simulate: \(line)\n".utf8)
+        _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
 }

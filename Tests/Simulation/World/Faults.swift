@@ -3,8 +3,8 @@ import InterlockCore
 import InterlockJudge
 import SimulatedRedis
 
-/// A fault that has begun: the action that ends it, and its description for the story.
-typealias StartedFault = (heal: () -> Void, words: String)
+/// A fault that has begun: the action that ends it, and a description for the story.
+typealias StartedFault = (heal: () -> Void, description: String)
 
 /// Causes faults, one or several at the same time, and ends them again.
 final class Faults {
@@ -18,19 +18,19 @@ final class Faults {
     private unowned let state: WorldState
     private var random: SeededRandom
     private var lastNumber = 0
-    private var active: [Int: (target: Target?, endsByItself: Bool, heal: () -> Void)] = [:]
+    private var active: [Int: (target: Target?, isSelfEnding: Bool, heal: () -> Void)] = [:]
     /// All faults with their times, for the story.
     private(set) var storyFaults: [StoryFault] = []
     /// The earliest time at which a server of a replicated Redis may briefly go down again.
-    private var nextOutage: Int64 = 0
-    /// The amount by which the fault being started moved the clock, in milliseconds.
-    private var ahead: Int64 = 0
-    /// The furthest that the Redis clock has ever been ahead, in milliseconds.
-    private var furthestAhead: Int64 = 0
-    /// The forward jumps after which the correct time has not caught up with the fences yet. Each has its size in
-    /// milliseconds and the time at which the correct time catches up, in nanoseconds.
-    private var pendingJumps: [(ahead: Int64, end: Int64)] = []
-    /// The numbers of the faults that may occur; `nil` if all may. Used by shrinking.
+    private var nextOutage: Nanoseconds = 0
+    /// The lead of the Redis clock that the fault being started has caused, in milliseconds.
+    private var leadMilliseconds: Int64 = 0
+    /// The maximum lead of the Redis clock so far, in milliseconds.
+    private var maximumLeadMilliseconds: Int64 = 0
+    /// The forward jumps after which the correct time has not caught up with the fences yet. Each has its size and the
+    /// time at which the correct time catches up.
+    private var pendingJumps: [(milliseconds: Int64, end: Nanoseconds)] = []
+    /// The numbers of the faults that may occur; `nil` if all may. `Shrinker` restricts them.
     private let enabledFaults: Set<Int>?
     private let topologyFaults: TopologyFaults
     private var isSingle: Bool { state.profile.topology == .single }
@@ -44,7 +44,7 @@ final class Faults {
     }
 
     func start() {
-        guard let gap = state.profile.faultGap else { return }
+        guard let gap = state.profile.faultGapMilliseconds else { return }
         state.timeline.schedule(in: .milliseconds(Int64.random(in: gap, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
             draw()
@@ -52,14 +52,16 @@ final class Faults {
         }
     }
 
-    /// Ends every fault except those that end by themselves. Otherwise a primary could return in the middle of a
-    /// failover and be replaced after its fault has ended.
+    /// Ends every fault, except those that end without help. Ending a failover early could return a primary in the
+    /// middle of it, and the primary could then be replaced after its fault has ended.
     func endAll() {
-        for (number, fault) in active.sorted(by: { $0.key < $1.key }) where !fault.endsByItself { end(number, fault.heal) }
+        for (number, fault) in active.sorted(by: { $0.key < $1.key }) where !fault.isSelfEnding {
+            end(number, fault.heal)
+        }
     }
 
     private func draw() {
-        // Each fault has its own stream, so that omitting one leaves the others unchanged.
+        // Each fault has its own random stream, so that omitting a fault leaves the others unchanged.
         var stream = random.split()
         let kinds = state.profile.faultWeights
         var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.weight }, using: &stream)
@@ -83,9 +85,11 @@ final class Faults {
         let isTargetBusy = target != nil && active.values.contains { $0.target == target }
         // Connections may also break during another fault.
         guard enabledFaults?.contains(number) ?? true, active.count < 3, !isTargetBusy || target == .quorum else { return }
-        var length = Self.length(of: kind, &random)
-        let started = inject(kind, sidecar: sidecar, number: number, length: &length, isTargetBusy: isTargetBusy, &random)
-        guard let (heal, words) = started else { return }
+        var lengthMilliseconds = Self.lengthMilliseconds(of: kind, &random)
+        let started = inject(
+            kind, sidecar: sidecar, number: number, lengthMilliseconds: &lengthMilliseconds, isTargetBusy: isTargetBusy,
+            &random)
+        guard let (heal, description) = started else { return }
         let affectedSidecar: Int? =
             switch kind.target {
             case .sidecar, .configuration, .clients: sidecar
@@ -94,12 +98,13 @@ final class Faults {
         state.record(.faultBegan(fault: number, kind, sidecar: affectedSidecar))
         storyFaults.append(
             StoryFault(
-                number: number, kind: kind, sidecar: affectedSidecar, began: state.timeline.instant, ended: nil, ahead: ahead,
-                words: words))
-        ahead = 0
-        guard length > 0 else { return end(number, heal) }
-        active[number] = (target, endsByItself: !isSingle && kind == .failover || kind.target == .slots, heal)
-        state.timeline.schedule(in: .milliseconds(length)) { [weak self] in
+                number: number, kind: kind, sidecar: affectedSidecar, began: state.timeline.instant, ended: nil,
+                clockLeadMilliseconds: leadMilliseconds,
+                description: description))
+        leadMilliseconds = 0
+        guard lengthMilliseconds > 0 else { return end(number, heal) }
+        active[number] = (target, isSelfEnding: !isSingle && kind == .failover || kind.target == .slots, heal)
+        state.timeline.schedule(in: .milliseconds(lengthMilliseconds)) { [weak self] in
             guard let self, let fault = active[number] else { return }
             end(number, fault.heal)
         }
@@ -112,7 +117,8 @@ final class Faults {
         if let index = storyFaults.lastIndex(where: { $0.number == number }) { storyFaults[index].ended = state.timeline.instant }
     }
 
-    private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
+    /// Draws the length of a fault, in milliseconds; 0 for an instantaneous fault.
+    private static func lengthMilliseconds(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
         case .scripts, .externalLockChange, .externalCounterDeletion, .externalRegistryDeletion, .reload: 0
         // The upper limit, because a move ends once it is complete.
@@ -131,17 +137,19 @@ final class Faults {
 
     /// Starts the fault. Returns the action that ends it and a description; `nil` if it is impossible now.
     private func inject(
-        _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTargetBusy: Bool,
+        _ kind: FaultKind, sidecar: Int, number: Int, lengthMilliseconds: inout Int64, isTargetBusy: Bool,
         _ random: inout SeededRandom
     ) -> StartedFault? {
         let host = state.sidecars[sidecar]
         let paths = state.profile.quorum > 0 ? Array(host.paths.prefix(1)) : host.paths
         let redis = victim(of: kind, &random)
         if !isSingle, kind == .redisRestart || kind == .redisPause {
-            // A failover would replace a server that is down for longer or up too briefly between two outages.
+            // A failover would replace a server that is down for longer, or that is up for less time between two
+            // outages.
             guard state.timeline.now >= nextOutage else { return nil }
-            length = min(length, TopologyFaults.maximumOutage)
-            nextOutage = state.timeline.now + .milliseconds(length + TopologyFaults.minimumUptime)
+            lengthMilliseconds = min(lengthMilliseconds, TopologyFaults.maximumOutageMilliseconds)
+            nextOutage =
+                state.timeline.now + .milliseconds(lengthMilliseconds + TopologyFaults.minimumUptimeMilliseconds)
         }
         switch kind {
         case .kill:
@@ -151,7 +159,7 @@ final class Faults {
                 return ({ host.start() }, "killed and restarted")
             }
             host.drain()
-            length += 300
+            lengthMilliseconds += 300
             state.timeline.schedule(in: .milliseconds(300)) { [weak self] in
                 if self?.active[number] != nil { host.kill() }
             }
@@ -184,9 +192,9 @@ final class Faults {
             )
         case .latency:
             let normalDelay = paths[0].delay
-            let slow = Int64.random(in: 1...400, using: &random)
+            let maximumMilliseconds = Int64.random(in: 1...400, using: &random)
             for path in paths {
-                path.delay = .milliseconds(slow / 2)...(.milliseconds(slow))
+                path.delay = .milliseconds(maximumMilliseconds / 2)...(.milliseconds(maximumMilliseconds))
                 path.splitProbability = 0.3
             }
             return (
@@ -194,17 +202,20 @@ final class Faults {
                     for path in paths {
                         path.delay = normalDelay; path.splitProbability = 0
                     }
-                }, "up to \(slow) ms of delay, in pieces"
+                }, "up to \(maximumMilliseconds) ms of delay, in pieces"
             )
         case .reset:
             for path in paths {
                 path.cutAll()
                 path.splitProbability = 0.5
             }
-            let again = Int64.random(in: 20...600, using: &random)
-            let end = state.timeline.now + .milliseconds(length)
-            for path in paths { cutAgain(path, every: .milliseconds(again), until: end) }
-            return ({ for path in paths { path.splitProbability = 0 } }, "connections are reset every \(again) ms")
+            let intervalMilliseconds = Int64.random(in: 20...600, using: &random)
+            let end = state.timeline.now + .milliseconds(lengthMilliseconds)
+            for path in paths { cutAgain(path, every: .milliseconds(intervalMilliseconds), until: end) }
+            return (
+                { for path in paths { path.splitProbability = 0 } },
+                "connections are reset every \(intervalMilliseconds) ms"
+            )
         case .redisRestart:
             guard redis.isUp, !redis.isStopped else { return nil }
             redis.crash()
@@ -212,21 +223,21 @@ final class Faults {
         case .failover:
             guard redis.isUp, !redis.isStopped else { return nil }
             guard isSingle else {
-                length = TopologyFaults.failoverTime
+                lengthMilliseconds = TopologyFaults.failoverMilliseconds
                 return topologyFaults.failover(completion: { [weak self] in self?.finish(number) }, &random)
             }
             redis.takeSnapshot()
             state.isReplicaLagging = true
-            let lag = Int64.random(in: 1...800, using: &random)
-            length += lag
-            state.timeline.schedule(in: .milliseconds(lag)) { [weak self] in
+            let lagMilliseconds = Int64.random(in: 1...800, using: &random)
+            lengthMilliseconds += lagMilliseconds
+            state.timeline.schedule(in: .milliseconds(lagMilliseconds)) { [weak self] in
                 if self?.active[number] != nil { redis.crash() }
             }
             return (
                 { [state] in
                     state.isReplicaLagging = false
                     if !redis.isUp { redis.start(with: .some) }
-                }, "loses its last \(lag) ms"
+                }, "loses its last \(lagMilliseconds) ms"
             )
         case .redisPause:
             guard redis.isUp, !redis.isStopped else { return nil }
@@ -234,10 +245,10 @@ final class Faults {
             return ({ redis.resume() }, "is paused")
         case .redisWipe:
             guard redis.isUp, !redis.isStopped else { return nil }
-            // Restarting one of several servers empty, without its replicas' data, is unrealistic, so the primaries are
-            // flushed instead.
-            if !isSingle { length = 0 }
-            guard length > 0 else {
+            // Of several servers, one does not restart empty without its replicas' data. This flushes the primaries
+            // instead.
+            if !isSingle { lengthMilliseconds = 0 }
+            guard lengthMilliseconds > 0 else {
                 for primary in state.machines.primaries { primary.wipe() }
                 return ({}, "is flushed")
             }
@@ -261,13 +272,13 @@ final class Faults {
             var step = steps[Int.random(in: steps.indices, using: &random)]
             if random.happens(0.4) { step = -step }
             var other = random.happens(0.3) ? step * 2 : 0
-            step = jump(step, lasting: length)
-            if other != 0 { other = jump(other, lasting: length) }
+            step = jump(byMilliseconds: step, lasting: lengthMilliseconds)
+            if other != 0 { other = jump(byMilliseconds: other, lasting: lengthMilliseconds) }
             let servers = state.machines.servers
             for server in servers { server.setClock(aheadByMilliseconds: step) }
-            ahead = other == 0 ? step : other
+            leadMilliseconds = other == 0 ? step : other
             if other != 0 {
-                state.timeline.schedule(in: .milliseconds(length / 2)) { [weak self] in
+                state.timeline.schedule(in: .milliseconds(lengthMilliseconds / 2)) { [weak self] in
                     guard let self, active[number] != nil else { return }
                     // Another jump makes Redis lose counts again.
                     state.record(.faultEnded(fault: number))
@@ -281,17 +292,18 @@ final class Faults {
         case .externalCounterDeletion: return world.otherSoftware.deleteCounter(&random)
         case .externalRegistryDeletion: return world.otherSoftware.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
-        case .quorumServer: return breakQuorumServer(length: &length, isOneUnreachable: isTargetBusy, &random)
+        case .quorumServer:
+            return breakQuorumServer(lengthMilliseconds: &lengthMilliseconds, isOneUnreachable: isTargetBusy, &random)
         case .quorumRestart: return isTargetBusy ? nil : restartQuorumServer(&random)
         case .reshard, .nodeJoin, .nodeLeave:
             return topologyFaults.move(kind, completion: { [weak self] in self?.finish(number) }, &random)
         case .vanish:
-            world.killClients(ofSidecar: sidecar, for: length)
+            world.killClients(ofSidecar: sidecar, forMilliseconds: lengthMilliseconds)
             return ({}, "its clients die and restart")
         }
     }
 
-    /// The server that a fault of Redis affects.
+    /// Returns the server that a fault of Redis affects.
     private func victim(of kind: FaultKind, _ random: inout SeededRandom) -> RedisHost {
         guard case .cluster = state.machines, kind.target == .redis || kind.target == .data else { return state.redis }
         let primaries = state.machines.primaries
@@ -304,24 +316,28 @@ final class Faults {
         end(number, fault.heal)
     }
 
-    /// Returns the actual size of a clock jump. A jump that the documentation excludes is replaced with a short one.
-    private func jump(_ wanted: Int64, lasting length: Int64) -> Int64 {
+    /// Records a clock jump, and returns its actual size in milliseconds. Replaces a jump that the documentation
+    /// excludes with a short one.
+    private func jump(byMilliseconds wanted: Int64, lasting lengthMilliseconds: Int64) -> Int64 {
         let now = state.timeline.now
         pendingJumps.removeAll { $0.end <= now }
-        let ahead = isAllowed(jump: wanted) ? wanted : 200
-        furthestAhead = max(furthestAhead, ahead)
-        if ahead > 0 { pendingJumps.append((ahead, now + .milliseconds(length + ahead))) }
-        return ahead
+        let actual = isAllowed(jumpByMilliseconds: wanted) ? wanted : 200
+        maximumLeadMilliseconds = max(maximumLeadMilliseconds, actual)
+        if actual > 0 { pendingJumps.append((actual, now + .milliseconds(lengthMilliseconds + actual))) }
+        return actual
     }
 
     /// Returns whether the clock may jump this far. Redis forgets a fence when its clock runs a day past the fence's
     /// time. Fences then fall when the clock returns, as `docs/reference/locks.md` documents.
-    private func isAllowed(jump ahead: Int64) -> Bool {
-        let day: Int64 = 86_000_000
-        return ahead < 0 ? furthestAhead < day : pendingJumps.allSatisfy { ahead <= $0.ahead + day }
+    private func isAllowed(jumpByMilliseconds milliseconds: Int64) -> Bool {
+        let dayInMilliseconds: Int64 = 86_000_000
+        return milliseconds < 0
+            ? maximumLeadMilliseconds < dayInMilliseconds
+            : pendingJumps.allSatisfy { milliseconds <= $0.milliseconds + dayInMilliseconds }
     }
 
-    private func cutAgain(_ path: Path, every pause: Int64, until end: Int64) {
+    /// Cuts a path's connections repeatedly.
+    private func cutAgain(_ path: Path, every pause: Nanoseconds, until end: Nanoseconds) {
         state.timeline.schedule(in: pause) { [weak self] in
             guard let self, state.timeline.now < end else { return }
             path.cutAll()
@@ -329,15 +345,16 @@ final class Faults {
         }
     }
 
-    /// Breaks one server of the quorum. At most one is down at any time: a quorum promises nothing without a majority.
+    /// Breaks one server of the quorum. At most one is down at any time, because a quorum guarantees nothing without a
+    /// majority.
     private func breakQuorumServer(
-        length: inout Int64, isOneUnreachable: Bool, _ random: inout SeededRandom
+        lengthMilliseconds: inout Int64, isOneUnreachable: Bool, _ random: inout SeededRandom
     ) -> StartedFault? {
         let index = Int.random(in: state.quorum.indices, using: &random)
         let host = state.quorum[index]
         guard host.isUp, !host.isStopped else { return nil }
         let point = random.unit()
-        guard !isOneUnreachable else { return cutAll(of: index, length: &length) }
+        guard !isOneUnreachable else { return cutAll(of: index, lengthMilliseconds: &lengthMilliseconds) }
         switch point {
         case ..<0.35:
             host.stop()
@@ -346,7 +363,7 @@ final class Faults {
             host.crash()
             return ({ host.start(with: .all) }, "\(host.name) is down and keeps its data")
         case ..<0.85:
-            return cutAll(of: index, length: &length)
+            return cutAll(of: index, lengthMilliseconds: &lengthMilliseconds)
         default:
             let sidecar = state.sidecars[Int.random(in: state.sidecars.indices, using: &random)]
             let path = sidecar.paths[index + 1]
@@ -364,9 +381,10 @@ final class Faults {
         return ({ host.start(with: .none) }, "\(host.name) restarts empty")
     }
 
-    private func cutAll(of index: Int, length: inout Int64) -> StartedFault {
+    /// Cuts all connections to one server of the quorum.
+    private func cutAll(of index: Int, lengthMilliseconds: inout Int64) -> StartedFault {
         for sidecar in state.sidecars { sidecar.paths[index + 1].cutAll() }
-        length = 0
+        lengthMilliseconds = 0
         return ({}, "connections to \(state.quorum[index].name) are reset")
     }
 }
@@ -383,18 +401,19 @@ final class OtherSoftware {
         if case .cluster = state.machines { KeySpace(isOnCluster: true) } else { KeySpace() }
     }
 
-    /// The server that has a key, if it is running.
+    /// Returns the server that has a key; `nil` if it does not run.
     private func server(of key: String) -> RedisHost? {
         let host = state.machines.host(of: key)
         return host.isUp && !host.isStopped ? host : nil
     }
 
-    private func run(_ words: [String], on host: RedisHost) {
+    private func run(_ command: [String], on host: RedisHost) {
         let connection = host.server.connect { _ in }
-        connection.receive(RequestEncoder.encode(words))
+        connection.receive(RequestEncoder.encode(command))
         connection.close()
     }
 
+    /// Deletes or sets the key of a lock.
     func touchLock(_ random: inout SeededRandom) -> StartedFault? {
         guard state.redis.isUp, !state.redis.isStopped, !state.profile.locks.isEmpty else { return nil }
         let name = state.name(ofLock: Int.random(in: state.profile.locks.indices, using: &random))
@@ -408,6 +427,7 @@ final class OtherSoftware {
         return ({}, "\(name) is set")
     }
 
+    /// Deletes the counter of a limit.
     func deleteCounter(_ random: inout SeededRandom) -> StartedFault? {
         guard state.redis.isUp, !state.redis.isStopped else { return nil }
         let index = Int.random(in: state.profile.services.indices, using: &random)
@@ -422,6 +442,7 @@ final class OtherSoftware {
         return ({}, "\(service.name)/\(limit.name)")
     }
 
+    /// Deletes the registry of the fleet.
     func deleteFleet() -> StartedFault? {
         guard let host = server(of: keys.fleet) else { return nil }
         run(["DEL", keys.fleet], on: host)

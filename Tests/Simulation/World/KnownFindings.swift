@@ -1,7 +1,7 @@
 package import InterlockCore
 package import InterlockJudge
 
-/// A fault as shown in a story.
+/// A fault of a story.
 package struct StoryFault: Sendable {
     package var number: Int
     package var kind: FaultKind
@@ -10,16 +10,16 @@ package struct StoryFault: Sendable {
     package var began: Instant
     /// The end of the fault; `nil` if it lasted until the world's end.
     package var ended: Instant?
-    /// The amount by which the Redis clock was moved by the last step, in milliseconds.
-    package var ahead: Int64 = 0
-    package var words: String
+    /// The lead of the Redis clock after the fault's last step, in milliseconds.
+    package var clockLeadMilliseconds: Int64 = 0
+    package var description: String
 
-    func lasts(atLeast milliseconds: Int64) -> Bool {
+    func lasts(atLeastMilliseconds milliseconds: Int64) -> Bool {
         ended.map { $0 >= began.advanced(byMilliseconds: milliseconds) } ?? true
     }
 }
 
-/// A call as shown in a story.
+/// A call of a story.
 package struct StoryCall: Sendable {
     package var client: Int
     package var sidecar: Int
@@ -32,14 +32,14 @@ package struct StoryCall: Sendable {
     /// Returns all calls in the order in which they began.
     static func all(of events: [HistoryEvent]) -> [StoryCall] {
         var calls: [StoryCall] = []
-        var open: [Int: Int] = [:]
+        var openCallIndices: [Int: Int] = [:]
         for event in events {
             switch event.kind {
             case .invoked(let client, let sidecar, let operation):
-                open[client] = calls.count
+                openCallIndices[client] = calls.count
                 calls.append(StoryCall(client: client, sidecar: sidecar, operation: operation, began: event.at))
             case .ended(let client, let ending):
-                guard let index = open.removeValue(forKey: client) else { continue }
+                guard let index = openCallIndices.removeValue(forKey: client) else { continue }
                 calls[index].ended = event.at
                 calls[index].ending = ending
             default: continue
@@ -48,7 +48,7 @@ package struct StoryCall: Sendable {
         return calls
     }
 
-    func lasts(atLeast milliseconds: Int64) -> Bool {
+    func lasts(atLeastMilliseconds milliseconds: Int64) -> Bool {
         ended.map { $0 >= began.advanced(byMilliseconds: milliseconds) } ?? true
     }
 
@@ -81,18 +81,18 @@ struct Story {
         return service(violation)?.definition.limits ?? profile.domainRules.filter { $0.name == name }.map(\.limit)
     }
 
-    /// Returns whether sidecars may still hold counts from a time when the fleet was incomplete. They drop these counts
-    /// once Redis answers and everything granted without it has lapsed.
+    /// Returns whether sidecars may still have counts from a time when the fleet was incomplete. They drop these counts
+    /// once Redis answers and all grants without it have lapsed.
     func remembersQuotas(before violation: Violation) -> Bool {
         let size = Int64(profile.maximumFleetSize)
-        let retentionTimes = limits(violation).map { limit in
+        let retentionMilliseconds = limits(violation).map { limit in
             switch limit.algorithm {
             case .gcra: max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
             case .fixed, .sliding: max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit)
             }
         }
-        guard let longest = retentionTimes.max() else { return false }
-        let retention = longest + 1000
+        guard let longestMilliseconds = retentionMilliseconds.max() else { return false }
+        let retainedMilliseconds = longestMilliseconds + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
         // All sidecars start within twenty seconds. The others learn of a returning sidecar from its next heartbeat.
         let returns = faults.filter { $0.kind.mayCause(.silence) && $0.began <= violation.at }
@@ -100,16 +100,17 @@ struct Story {
             [Instant(nanoseconds: WorldTimeline.beginning).advanced(byMilliseconds: 20_000)]
             + returns.map { ($0.ended ?? violation.at).advanced(byMilliseconds: 6000) }
         return origins.contains { origin in
-            var retainedUntil = origin.advanced(byMilliseconds: retention)
+            var retainedUntil = origin.advanced(byMilliseconds: retainedMilliseconds)
             for outage in outages where outage.began <= retainedUntil {
-                retainedUntil = max(retainedUntil, (outage.ended ?? violation.at).advanced(byMilliseconds: retention))
+                retainedUntil = max(
+                    retainedUntil, (outage.ended ?? violation.at).advanced(byMilliseconds: retainedMilliseconds))
             }
             return retainedUntil >= violation.at
         }
     }
 }
 
-/// A documented consequence of a world's configuration, not a fault. It is reported but does not count as a finding.
+/// A documented consequence of a world's configuration, which is not a violation. Reports list it separately.
 package struct KnownFinding: Sendable {
     /// The name for `--finding`.
     package let name: String
@@ -127,7 +128,7 @@ package struct KnownFinding: Sendable {
         self.isCause = isCause
     }
 
-    /// The known cause of a finding; `nil` if there is none.
+    /// Returns the known cause of a finding; `nil` if it has none.
     static func cause(of violation: Violation, in story: Story) -> KnownFinding? {
         all.first { $0.invariants.contains(violation.invariant) && $0.isCause(violation, story) }
     }
@@ -142,13 +143,13 @@ package struct KnownFinding: Sendable {
         }, failover, failoverOfMany,
     ]
 
-    /// Leases lost in a failover, which checkers count (see `LostLease`).
+    /// Leases lost in a failover, which checkers count separately; see `LostLease`.
     static let failover = KnownFinding(
-        "failover", [], "a failover lost a lease that no replica had acknowledged: docs/operate/redis.md"
+        "failover", [], "a failover lost a lease that no replica had acknowledged: docs/start/guarantees.md"
     ) { _, _ in false }
     /// Leases lost in a failover although some of the replicas, but not all, had acknowledged them.
     static let failoverOfMany = KnownFinding(
         "failover-of-many", [],
-        "a failover to a replica without the lease lost it: locks.wait_replicas, docs/operate/redis.md"
+        "a failover to a replica without the lease lost it: locks.wait_replicas, docs/start/guarantees.md"
     ) { _, _ in false }
 }

@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockJudge
 
 /// The services behind the first fleet's proxies: their machines, the network to them, and the faults of both. They
-/// draw from a separate random stream, so worlds without proxied services stay unchanged.
+/// draw from a separate random stream, so that worlds without proxied services stay unchanged.
 final class ProxiedServices {
     private unowned let state: WorldState
     private var random: SeededRandom
@@ -32,7 +32,7 @@ final class ProxiedServices {
 
     /// Creates the network between the next sidecar and all services.
     func makeNetwork() -> (paths: [Path], dialer: SimulatedHTTPDialer) {
-        let delay: ClosedRange<Int64> = random.happens(0.5) ? 20_000...200_000 : 1_000_000...10_000_000
+        let delay: ClosedRange<Nanoseconds> = random.happens(0.5) ? 20_000...200_000 : 1_000_000...10_000_000
         let paths = hosts.map { _ in
             let path = Path(delay: delay, random: random.split())
             if random.happens(0.3) { path.splitProbability = 0.3 }
@@ -70,7 +70,7 @@ final class ProxiedServices {
     }
 
     private func injectFault(_ service: Int) {
-        let (host, length) = (hosts[service], Int64.milliseconds(Int64.random(in: 20...2000, using: &random)))
+        let (host, length) = (hosts[service], Nanoseconds.milliseconds(Int64.random(in: 20...2000, using: &random)))
         switch Int.random(in: 0..<10, using: &random) {
         case 0: host.cutAll()
         case 1:
@@ -93,26 +93,29 @@ final class ProxiedServices {
     /// Checks that every permit was returned and that no outcome was reported twice, once all clients are done.
     func judge() {
         // With this many calls, most reach a service despite the faults.
-        if state.calls > 200, hosts.allSatisfy({ $0.answered == 0 }) {
+        if state.calls > 200, hosts.allSatisfy({ $0.responseCount == 0 }) {
             state.recordViolation(.answers, "no service answered any of \(state.calls) calls through the proxy")
         }
         for host in state.sidecars.prefix(state.profile.sidecars) {
             if !host.isUp || host.isStopped {
                 state.recordViolation(.recovery, "sidecar \(host.number) is not running at the end")
             }
-            host.call { [state] calls in
+            host.call { [state] coordinator in
                 for name in self.names {
-                    let inFlight = calls.activity(ofService: name)?.inFlight ?? 0
-                    if inFlight > 0 {
+                    let activeCount = coordinator.activity(ofService: name)?.inFlightCount ?? 0
+                    if activeCount > 0 {
                         state.recordViolation(
-                            .permits, "sidecar \(host.number) has \(inFlight) permits of \(name) but no call in progress")
+                            .permits,
+                            "sidecar \(host.number) has \(activeCount) permits of \(name) but no call in progress")
                     }
-                    guard let counts = calls.counts.services[name] else { continue }
-                    let outcomes = counts.outcomesGood + counts.outcomesFailed
-                    if outcomes > counts.permitsGranted {
+                    guard let counts = coordinator.counts.services[name] else { continue }
+                    let outcomeCount = counts.outcomesGood + counts.outcomesFailed
+                    if outcomeCount > counts.permitsGranted {
                         state.recordViolation(
                             .outcomes,
-                            "sidecar \(host.number) counted \(outcomes) outcomes of \(counts.permitsGranted) calls of \(name)")
+                            "sidecar \(host.number) counted \(outcomeCount) outcomes of \(counts.permitsGranted) calls "
+                                + "of \(name)"
+                        )
                     }
                 }
             }

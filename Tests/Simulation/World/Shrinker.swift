@@ -1,7 +1,7 @@
 import InterlockCore
 import InterlockJudge
 
-/// The parts of a world that remain when its story is shrunk. The rest is unchanged.
+/// The parts of a world that remain when its story is shrunk.
 package struct WorldSubset: Sendable {
     /// The numbers of the faults that happen; `nil` if all do.
     package var faults: Set<Int>?
@@ -24,13 +24,14 @@ package struct WorldSubset: Sendable {
 /// then clients.
 package struct Shrinker: Sendable {
     private let seed: UInt64
-    /// The finding that must remain: the name of a known cause, or a promise.
+    /// The finding that must remain: the name of a known cause, or the raw value of an invariant.
     private let target: String
     private let operations: Int
     private var subset: WorldSubset
     /// The shortest story so far.
     package private(set) var result: WorldResult
 
+    /// Creates a shrinker; `nil` if the result has no finding.
     /// - Parameters:
     ///   - result: the result of a run with this many operations and with findings.
     ///   - isPlain: the value of `isPlain` in the run's `WorldSubset`.
@@ -38,7 +39,10 @@ package struct Shrinker: Sendable {
         seed = result.seed
         self.operations = operations
         self.result = result
-        guard let target = target ?? result.unknown.first?.invariant.rawValue ?? result.known.keys.sorted().first else {
+        guard
+            let target = target ?? result.unknownFindings.first?.invariant.rawValue
+                ?? result.knownFindings.keys.sorted().first
+        else {
             return nil
         }
         self.target = target
@@ -46,15 +50,16 @@ package struct Shrinker: Sendable {
         if let finding = finding(in: result) { subset.milliseconds = Self.milliseconds(finding) }
     }
 
-    /// The time of the finding, in milliseconds.
+    /// Returns the first whole millisecond after a finding, counted from the beginning of the world.
     private static func milliseconds(_ finding: Violation) -> Int64 {
         (finding.at.nanoseconds - WorldTimeline.beginning) / 1_000_000 + 1
     }
 
     private func finding(in result: WorldResult) -> Violation? {
-        result.unknown.first { $0.invariant.rawValue == target } ?? result.known[target]?.first
+        result.unknownFindings.first { $0.invariant.rawValue == target } ?? result.knownFindings[target]?.first
     }
 
+    /// Shrinks the story.
     /// - Parameter report: receives the progress.
     package mutating func run(report: (String) -> Void) {
         guard attempt(subset) else { return }
@@ -70,19 +75,20 @@ package struct Shrinker: Sendable {
         var remaining = (subset[keyPath: part] ?? []).sorted()
         var size = max(1, remaining.count / 2)
         while true {
-            var needed: [Int] = []
+            var neededItems: [Int] = []
             for start in stride(from: 0, to: remaining.count, by: size) {
                 let chunk = remaining[start..<min(start + size, remaining.count)]
                 var candidate = subset
                 candidate[keyPath: part]?.subtract(chunk)
-                if !attempt(candidate) { needed += chunk }
+                if !attempt(candidate) { neededItems += chunk }
             }
-            remaining = needed
+            remaining = neededItems
             guard size > 1 else { return }
             size /= 2
         }
     }
 
+    /// Runs a smaller world. Keeps it, and returns `true`, if it still shows the finding.
     private mutating func attempt(_ subset: WorldSubset) -> Bool {
         let result = World(seed: seed, subset: subset).run(operations: operations)
         guard let finding = finding(in: result) else { return false }
@@ -104,7 +110,8 @@ package struct Shrinker: Sendable {
         for fault in result.faults {
             let scope = fault.sidecar.map { " of sidecar \($0)" } ?? ""
             lines.append(
-                "\(time(fault.began)) to \(fault.ended.map(time) ?? "the end"): #\(fault.number) \(fault.kind.rawValue)\(scope), \(fault.words)"
+                "\(time(fault.began)) to \(fault.ended.map(time) ?? "the end"): #\(fault.number) "
+                    + "\(fault.kind.rawValue)\(scope), \(fault.description)"
             )
         }
         guard let finding = finding(in: result) else { return lines }

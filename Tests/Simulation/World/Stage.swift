@@ -9,20 +9,20 @@ import SimulatedRedis
 /// A fleet of real sidecars and their Redis servers, controlled by a test. Nothing happens unless the test requests it,
 /// and time is simulated.
 final class Stage {
-    /// The answer to a call, once it has arrived.
-    final class Answer<Value> {
-        fileprivate(set) var value: Value?
-        /// The number of times that the answer arrived, which must be 1.
-        fileprivate(set) var count = 0
-        /// The time of arrival, in milliseconds since the stage began.
-        fileprivate(set) var at: Int64?
+    /// A call through a sidecar, and its result once it has arrived.
+    final class Call<Value> {
+        fileprivate(set) var result: Value?
+        /// The number of times that a result arrived, which must be 1.
+        fileprivate(set) var resultCount = 0
+        /// The time at which the result arrived, in milliseconds since the stage began.
+        fileprivate(set) var endedAtMilliseconds: Int64?
         fileprivate(set) var pending: PendingCall?
     }
 
     private let timeline = WorldTimeline()
     private let machines: RedisMachines
     let quorum: [RedisHost]
-    /// The single Redis, or the current primary.
+    /// The single Redis server, or the current primary.
     var redis: RedisHost { machines.host(of: "") }
     private(set) var sidecars: [SidecarHost] = []
 
@@ -40,7 +40,7 @@ final class Stage {
             topology, timeline: timeline, delay: .microseconds(200)...(.microseconds(600)), driftPerBillion: 0,
             random: SeededRandom(seed: ~seed))
         quorum = (0..<servers).map { [timeline] in RedisHost(name: "quorum-\($0)", timeline: timeline, driftPerBillion: 0) }
-        if case .single(let host) = machines { host.server.replicasAcknowledging = 1 }
+        if case .single(let host) = machines { host.server.acknowledgingReplicaCount = 1 }
         let hosts = machines.hosts + quorum
         func configuration(at address: RedisConfiguration.Address) -> RedisConfiguration {
             var configuration = RedisConfiguration(address: address)
@@ -85,7 +85,7 @@ final class Stage {
 
     /// Lets time pass until the condition holds, for at most this many milliseconds. Returns whether it holds.
     @discardableResult
-    func run(upTo milliseconds: Int64, until condition: () -> Bool) -> Bool {
+    func run(upToMilliseconds milliseconds: Int64, until condition: () -> Bool) -> Bool {
         let end = timeline.now + .milliseconds(milliseconds)
         while !condition(), timeline.now < end { run(milliseconds: 1) }
         return condition()
@@ -100,97 +100,103 @@ final class Stage {
 
     /// Starts a call through one sidecar.
     func startCall<Value>(
-        _ sidecar: Int, _ call: @escaping (CoordinatorCalls, Completion<Value>) -> PendingCall?
-    ) -> Answer<Value> {
-        let answer = Answer<Value>()
-        sidecars[sidecar].call { [unowned self] calls in
-            answer.pending = call(
-                calls,
-                Completion { [unowned self] _, value in
-                    answer.value = value
-                    answer.count += 1
-                    answer.at = milliseconds
+        _ sidecar: Int, _ start: @escaping (LoopBoundCoordinator, Completion<Value>) -> PendingCall?
+    ) -> Call<Value> {
+        let call = Call<Value>()
+        sidecars[sidecar].call { [unowned self] coordinator in
+            call.pending = start(
+                coordinator,
+                Completion { [unowned self] _, result in
+                    call.result = result
+                    call.resultCount += 1
+                    call.endedAtMilliseconds = milliseconds
                     return true
                 })
         }
-        return answer
+        return call
     }
 
-    /// Waits up to a minute for the answer to a call.
-    func result<Value>(of answer: Answer<Value>) -> Value? {
-        run(upTo: 60_000) { answer.value != nil }
-        return answer.value
+    /// Lets up to a minute pass until the result of a call arrives. Returns it; `nil` if it does not arrive.
+    func result<Value>(of call: Call<Value>) -> Value? {
+        run(upToMilliseconds: 60_000) { call.result != nil }
+        return call.result
     }
 
     /// Cancels a call.
-    func cancel<Value>(_ answer: Answer<Value>, of sidecar: Int) {
-        guard let pending = answer.pending else { return }
+    func cancel<Value>(_ call: Call<Value>, of sidecar: Int) {
+        guard let pending = call.pending else { return }
         sidecars[sidecar].call { $0.cancel(pending) }
     }
 
-    func acquire(_ request: LockRequest, through sidecar: Int = 0) -> Answer<LockResult> {
+    func acquire(_ request: LockRequest, through sidecar: Int = 0) -> Call<LockResult> {
         startCall(sidecar) { $0.acquireLock(request, completion: $1) }
     }
 
-    func release(_ lease: Lease, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<ReleaseResult> {
-        startCall(sidecar) { calls, completion in
+    func release(_ lease: Lease, fence: Int64? = nil, through sidecar: Int = 0) -> Call<ReleaseResult> {
+        startCall(sidecar) { coordinator, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
-            calls.releaseLock(name, token: lease.token, fence: fence, completion: completion)
+            coordinator.releaseLock(name, token: lease.token, fence: fence, completion: completion)
             return nil
         }
     }
 
-    func renew(_ lease: Lease, ttl: Int64, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<RenewResult> {
-        startCall(sidecar) { calls, completion in
+    func renew(
+        _ lease: Lease, ttlMilliseconds: Int64, fence: Int64? = nil, through sidecar: Int = 0
+    ) -> Call<RenewResult> {
+        startCall(sidecar) { coordinator, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
-            calls.renewLock(name, token: lease.token, ttl: ttl, fence: fence, completion: completion)
+            coordinator.renewLock(
+                name, token: lease.token, ttlMilliseconds: ttlMilliseconds, fence: fence, completion: completion)
             return nil
         }
     }
 
     func take(
-        _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
-    ) -> Answer<TakeResult> {
-        startCall(sidecar) { calls, completion in
-            guard case .success(let reference) = calls.service(service) else { return nil }
-            return calls.take(
-                reference, cost: cost, subject: subject, waitMilliseconds: wait, now: calls.now(), completion: completion)
+        _ service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0,
+        through sidecar: Int = 0
+    ) -> Call<TakeResult> {
+        startCall(sidecar) { coordinator, completion in
+            guard case .success(let reference) = coordinator.service(service) else { return nil }
+            return coordinator.take(
+                reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: coordinator.now(),
+                completion: completion)
         }
     }
 
     func permit(
-        _ service: String, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
-    ) -> Answer<PermitResult> {
-        startCall(sidecar) { calls, completion in
-            guard case .success(let reference) = calls.service(service) else { return nil }
-            return calls.acquirePermit(
-                reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(), completion: completion)
+        _ service: String, subject: String? = nil, waitMilliseconds: Int64 = 0, through sidecar: Int = 0
+    ) -> Call<PermitResult> {
+        startCall(sidecar) { coordinator, completion in
+            guard case .success(let reference) = coordinator.service(service) else { return nil }
+            return coordinator.acquirePermit(
+                reference, cost: 1, subject: subject, waitMilliseconds: waitMilliseconds, now: coordinator.now(),
+                completion: completion)
         }
     }
 
     func report(
         _ permit: PermitID, of service: String, _ report: OutcomeReport, through sidecar: Int = 0
-    ) -> Answer<Result<BreakerSnapshot.State, InterlockError>> {
-        startCall(sidecar) { calls, completion in
-            calls.reportPermit(service: service, permit: permit, report, completion: completion)
+    ) -> Call<Result<BreakerSnapshot.State, InterlockError>> {
+        startCall(sidecar) { coordinator, completion in
+            coordinator.reportPermit(service: service, permit: permit, report, completion: completion)
             return nil
         }
     }
 
     func force(
         _ service: String, to state: BreakerSnapshot.Forced?, through sidecar: Int = 0
-    ) -> Answer<Result<BreakerStatus, InterlockError>> {
-        startCall(sidecar) { calls, completion in
-            calls.forceBreaker(service: service, to: state, reason: "", by: "test", completion: completion)
+    ) -> Call<Result<BreakerStatus, InterlockError>> {
+        startCall(sidecar) { coordinator, completion in
+            coordinator.forceBreaker(service: service, to: state, reason: "", by: "test", completion: completion)
             return nil
         }
     }
 
     func reportOutage(
         _ service: String, _ finding: OutageFinding, through sidecar: Int = 0
-    ) -> Answer<Result<BreakerSnapshot.State, InterlockError>> {
-        startCall(sidecar) { calls, completion in
-            calls.reportOutage(service: service, finding, completion: completion)
+    ) -> Call<Result<BreakerSnapshot.State, InterlockError>> {
+        startCall(sidecar) { coordinator, completion in
+            coordinator.reportOutage(service: service, finding, completion: completion)
             return nil
         }
     }
@@ -202,6 +208,7 @@ final class Stage {
         return status
     }
 
+    /// Returns the status that one sidecar reports.
     func status(of sidecar: Int = 0) -> CoordinatorStatus? {
         var status: CoordinatorStatus?
         sidecars[sidecar].call { status = $0.status }
@@ -210,7 +217,7 @@ final class Stage {
 
     // MARK: RESP API
 
-    /// A client's connection to a sidecar's RESP API, and the answers that it receives.
+    /// A client's connection to a sidecar's RESP API, and the replies that it receives.
     final class Client {
         private let wire: Wire
         private var reader = ListenerReplyReader()
@@ -237,19 +244,20 @@ final class Stage {
         }
 
         /// Returns everything received since the last call, in order. A subscription's confirmation counts as its
-        /// answer.
-        func answers() throws -> [RedisReply] {
-            var answers: [RedisReply] = []
+        /// reply.
+        func replies() throws -> [RedisReply] {
+            var replies: [RedisReply] = []
             while let message = try reader.next() {
                 switch message {
-                case .reply(let reply): answers.append(reply)
-                case .push(let parts): answers.append(.array(parts))
+                case .reply(let reply): replies.append(reply)
+                case .push(let parts): replies.append(.array(parts))
                 }
             }
-            return answers
+            return replies
         }
     }
 
+    /// Opens a connection to a sidecar's RESP API.
     func connect(to sidecar: Int) -> Client {
         let path = Path(delay: .microseconds(50)...(.microseconds(50)), random: SeededRandom(seed: 1))
         let wire = Wire(timeline: timeline, path: path)
@@ -276,13 +284,13 @@ final class Stage {
     /// The cluster; `nil` in other topologies.
     var cluster: ClusterGroup? { if case .cluster(let group) = machines { group } else { nil } }
 
-    /// The path between a sidecar and one of the machines of Redis.
+    /// Returns the path between a sidecar and one of the machines of Redis.
     func path(of sidecar: Int, to host: RedisHost) -> Path {
         let index = machines.hosts.firstIndex { $0 === host } ?? 0
         return sidecars[sidecar].paths[index]
     }
 
-    /// The path between a sidecar and a server of the quorum, or the single Redis if `server` is `nil`.
+    /// Returns the path between a sidecar and a server of the quorum, or the single Redis server if `server` is `nil`.
     func path(of sidecar: Int, toQuorum server: Int? = nil) -> Path {
         sidecars[sidecar].paths[server.map { $0 + 1 } ?? 0]
     }
@@ -294,7 +302,7 @@ extension LockResult {
 }
 
 extension TakeResult {
-    var isAllowed: Bool { if case .decided(let answer) = self { answer.isAllowed } else { false } }
+    var isAllowed: Bool { if case .decided(let decision) = self { decision.isAllowed } else { false } }
 }
 
 extension PermitResult {

@@ -2,16 +2,16 @@ import InterlockCore
 import InterlockJudge
 import SimulatedRedis
 
-/// Faults of a Redis that runs on several machines.
+/// Faults of a Redis deployment on several machines.
 final class TopologyFaults {
-    /// The longest time that a server may be down without being replaced, in milliseconds.
-    static let maximumOutage: Int64 = 300
-    /// The time for which the server is up before the next outage, in milliseconds.
-    static let minimumUptime: Int64 = 2000
-    /// The longest time from the beginning of a failover until everything is healthy again, in milliseconds.
-    static let failoverTime: Int64 = 12_000
+    /// The maximum time that a server may be down without being replaced, in milliseconds.
+    static let maximumOutageMilliseconds: Int64 = 300
+    /// The minimum time for which the server is up before the next outage, in milliseconds.
+    static let minimumUptimeMilliseconds: Int64 = 2000
+    /// The maximum time from the beginning of a failover until everything is healthy again, in milliseconds.
+    static let failoverMilliseconds: Int64 = 12_000
 
-    private static let interval: Int64 = .milliseconds(50)
+    private static let interval: Nanoseconds = .milliseconds(50)
 
     private let machines: RedisMachines
     private let timeline: WorldTimeline
@@ -24,8 +24,8 @@ final class TopologyFaults {
     // MARK: Failovers
 
     /// Kills a primary, stops it, or cuts it off from all but clients until another server replaces it. The former
-    /// primary then returns and considers itself the primary until it is made a replica. `completion` is called once it
-    /// is a replica and all servers know the new primary.
+    /// primary then returns and considers itself the primary until it becomes a replica. Calls `completion` once it is
+    /// a replica and all servers know the new primary.
     func failover(completion: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
         switch machines {
         case .single: return nil
@@ -52,34 +52,37 @@ final class TopologyFaults {
         }
     }
 
+    /// Takes a primary down until another server replaces it. Returns the action that ends the outage.
     private func takeDown(
         _ former: Int, of hosts: [RedisHost], _ backbone: Backbone, _ random: inout SeededRandom, replicas: [Int] = [],
         isReplaced: @escaping () -> Bool, isRestored: @escaping () -> Bool, completion: @escaping () -> Void
     ) -> StartedFault {
         let host = hosts[former]
-        var words: String
+        var description: String
         let outage: () -> Void
         switch Int.random(in: 0..<3, using: &random) {
         case 0:
             outage = { [host] in if host.isUp { host.crash() } }
-            words = "\(host.name) is killed"
+            description = "\(host.name) is killed"
         case 1:
             outage = { [host] in if host.isUp { host.stop() } }
-            words = "\(host.name) is paused"
+            description = "\(host.name) is paused"
         default:
             outage = { [backbone] in backbone.isolate(former) }
-            words = "\(host.name) can reach only clients"
+            description = "\(host.name) can reach only clients"
         }
         if replicas.count > 1, random.happens(0.4) {
             // One replica loses contact with the primary early. It is then the only one that Sentinels can promote.
             let lastContacted = replicas[Int.random(in: replicas.indices, using: &random)]
-            let lag = Int64.random(in: 100...1000, using: &random)
+            let lagMilliseconds = Int64.random(in: 100...1000, using: &random)
             backbone.set(former, lastContacted, isCut: true)
-            timeline.schedule(in: .milliseconds(lag)) { [backbone] in
+            timeline.schedule(in: .milliseconds(lagMilliseconds)) { [backbone] in
                 for replica in replicas where replica != lastContacted { backbone.isolate(replica) }
                 outage()
             }
-            words += ", \(lag) ms after the last message to \(hosts[lastContacted].name); the others are cut off too"
+            description +=
+                ", \(lagMilliseconds) ms after the last message to \(hosts[lastContacted].name); "
+                + "the others are cut off too"
         } else {
             outage()
         }
@@ -93,21 +96,23 @@ final class TopologyFaults {
             heal()
             self?.when(isRestored, completion)
         }
-        return (heal, words)
+        return (heal, description)
     }
 
-    /// Runs `body` once the condition holds, or never if that takes too long.
-    private func when(_ condition: @escaping () -> Bool, since began: Int64? = nil, _ body: @escaping () -> Void) {
-        let start = began ?? timeline.now
+    /// Runs `body` once the condition holds. Gives up after `failoverMilliseconds`.
+    private func when(
+        _ condition: @escaping () -> Bool, since start: Nanoseconds? = nil, _ body: @escaping () -> Void
+    ) {
+        let start = start ?? timeline.now
         timeline.schedule(in: Self.interval) { [weak self] in
-            guard let self, timeline.now - start < .milliseconds(Self.failoverTime) else { return }
+            guard let self, timeline.now - start < .milliseconds(Self.failoverMilliseconds) else { return }
             if condition() { body() } else { when(condition, since: start, body) }
         }
     }
 
     // MARK: Hash slots
 
-    /// Moves hash slots of a cluster, or makes a server join or leave. `completion` is called once that is complete.
+    /// Moves hash slots of a cluster, or makes a server join or leave. Calls `completion` once that is complete.
     func move(_ kind: FaultKind, completion: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
         guard case .cluster(let group) = machines, !isMoving, group.isStable else { return nil }
         let pause = Int64.random(in: .microseconds(200)...(.milliseconds(8)), using: &random)
@@ -116,14 +121,14 @@ final class TopologyFaults {
             completion()
         }
         let move: SlotMove?
-        let words: String
+        let description: String
         switch kind {
         case .nodeJoin:
             move = group.addSpare(pause: pause, done: done)
-            words = "\(group.hosts[group.spare].name) joins"
+            description = "\(group.hosts[group.spare].name) joins"
         case .nodeLeave:
             move = group.removeSpare(pause: pause, done: done)
-            words = "\(group.hosts[group.spare].name) leaves"
+            description = "\(group.hosts[group.spare].name) leaves"
         default:
             let sources = group.primaries.filter { !group.occupiedSlots(of: $0).isEmpty }
             guard !sources.isEmpty else { return nil }
@@ -134,12 +139,12 @@ final class TopologyFaults {
             let slots = Array(
                 group.occupiedSlots(of: source).shuffled(using: &random).prefix(Int.random(in: 1...6, using: &random)))
             move = group.move(slots, toShard: group.shards[target], pause: pause, done: done)
-            words = "hash slots \(slots) move from \(group.hosts[source].name) to \(group.hosts[target].name)"
+            description = "hash slots \(slots) move from \(group.hosts[source].name) to \(group.hosts[target].name)"
         }
         guard let move else { return nil }
         isMoving = true
         move.start()
-        return ({}, words)
+        return ({}, description)
     }
 
     /// Whether a move is in progress. Two concurrent moves would interfere with each other.

@@ -10,9 +10,9 @@ package struct WorldResult: Sendable {
     package var seed: UInt64
     package var check: CheckReport
     /// The findings without a known cause.
-    package var unknown: [Violation]
+    package var unknownFindings: [Violation]
     /// The first finding and the number of findings, by known cause.
-    package var known: [String: (first: Violation, count: Int)]
+    package var knownFindings: [String: (first: Violation, count: Int)]
     /// The digest of the history. Worlds with the same seed have equal digests.
     package var digest: UInt64
     package var operations: Int
@@ -41,7 +41,7 @@ package struct WorldResult: Sendable {
     }
 }
 
-/// A fleet of real sidecars with their Redis servers, users and faults. One seed decides everything.
+/// A fleet of real sidecars with their Redis servers, users and faults. One seed determines everything.
 package final class World {
     /// The prefix of the second fleet's keys.
     static let otherPrefix = "other:"
@@ -60,18 +60,19 @@ package final class World {
 
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
+    /// Creates a world and starts it, at its first instant.
     /// - Parameter subset: the parts of the world that remain when its story is shrunk.
     package init(seed: UInt64, subset: WorldSubset = WorldSubset()) {
         self.subset = subset
         self.seed = seed
         random = SeededRandom(seed: seed)
-        // The streams of neighboring seeds start out similar.
+        // The first draws of neighboring seeds are similar, so this skips them.
         for _ in 0..<8 { _ = random.next() }
         let profile = Profile(random: &random, isPlain: subset.isPlain)
-        let drift = Self.drift(profile, &random)
-        // The machines of a world with one server draw nothing from the main stream.
+        let driftPerBillion = Self.driftPerBillion(profile, &random)
+        // The machine of a world with one server makes no draws from the main stream.
         let machines = profile.topology == .single ? SeededRandom(seed: seed) : random.split()
-        state = WorldState(profile: profile, redisDrift: drift, random: machines)
+        state = WorldState(profile: profile, redisDriftPerBillion: driftPerBillion, random: machines)
         otherSoftware = OtherSoftware(state: state)
         proxied = ProxiedServices(state: state, random: SeededRandom(seed: ~seed))
         populate()
@@ -79,24 +80,28 @@ package final class World {
 
     private var profile: Profile { state.profile }
 
-    private static func drift(_ profile: Profile, _ random: inout SeededRandom) -> Int64 {
-        profile.drift == 0 ? 0 : Int64.random(in: -profile.drift...profile.drift, using: &random)
+    /// Draws the drift of one clock, in parts per billion.
+    private static func driftPerBillion(_ profile: Profile, _ random: inout SeededRandom) -> Int64 {
+        profile.driftPerBillion == 0
+            ? 0 : Int64.random(in: -profile.driftPerBillion...profile.driftPerBillion, using: &random)
     }
 
     // MARK: Population
 
     private func populate() {
         state.quorum = (0..<profile.quorum).map { number in
-            RedisHost(name: "quorum-\(number)", timeline: state.timeline, driftPerBillion: Self.drift(profile, &random))
+            RedisHost(
+                name: "quorum-\(number)", timeline: state.timeline,
+                driftPerBillion: Self.driftPerBillion(profile, &random))
         }
-        let total = profile.sidecars + profile.otherFleet
-        for number in 0..<total {
+        let sidecarCount = profile.sidecars + profile.otherFleet
+        for number in 0..<sidecarCount {
             let prefix = number < profile.sidecars ? KeySpace.defaultPrefix : Self.otherPrefix
             state.sidecars.append(sidecar(number, prefix: prefix))
             state.listeners.append(Path(delay: 10_000...60_000, random: random.split()))
         }
         // Sidecars start one after another, as in real deployments.
-        var start: Int64 = 0
+        var start: Nanoseconds = 0
         for host in state.sidecars {
             // A sidecar that has not started yet counts as killed.
             state.record(.faultBegan(fault: -1 - host.number, .kill, sidecar: host.number))
@@ -109,7 +114,8 @@ package final class World {
         addClients(fleet: 0..<profile.sidecars, firstLock: 0, firstService: 0, prefix: KeySpace.defaultPrefix)
         if profile.otherFleet > 0 {
             addClients(
-                fleet: profile.sidecars..<total, firstLock: profile.locks.count, firstService: profile.services.count,
+                fleet: profile.sidecars..<sidecarCount, firstLock: profile.locks.count,
+                firstService: profile.services.count,
                 prefix: Self.otherPrefix)
         }
         addOtherAPIs()
@@ -135,24 +141,27 @@ package final class World {
         let configuration = InterlockConfiguration(
             redis: server, quorum: quorumServers, prefix: prefix,
             locks: LockSettings(
-                maximumHold: profile.maximumHold.map { .milliseconds($0) }, waitReplicas: profile.waitReplicas),
+                maximumHold: profile.maximumHoldMilliseconds.map { .milliseconds($0) },
+                waitReplicas: profile.waitReplicas),
             services: services(of: number), domains: number < profile.sidecars ? profile.domains : DomainSettings(),
             fleetSize: profile.fleetSize, host: "host-\(number)", version: "simulated")
-        let delay = (profile.redisDelay.lowerBound * 1000)...(profile.redisDelay.upperBound * 1000)
+        let minimumDelay = Nanoseconds.microseconds(profile.redisDelayMicroseconds.lowerBound)
+        let maximumDelay = Nanoseconds.microseconds(profile.redisDelayMicroseconds.upperBound)
         let servers = state.machines.hosts + state.quorum
         return SidecarHost(
             number: number, configuration: configuration, servers: servers,
-            paths: servers.map { _ in Path(delay: delay, random: random.split()) }, upstreams: proxied.makeNetwork(),
-            timeline: state.timeline, driftPerBillion: Self.drift(profile, &random), random: random.split(), logger: logger)
+            paths: servers.map { _ in Path(delay: minimumDelay...maximumDelay, random: random.split()) },
+            upstreams: proxied.makeNetwork(),
+            timeline: state.timeline, driftPerBillion: Self.driftPerBillion(profile, &random), random: random.split(),
+            logger: logger)
     }
 
-    /// The services in a sidecar's configuration.
+    /// Returns the services in a sidecar's configuration.
     private func services(of sidecar: Int) -> [ServiceDefinition] {
         sidecar < profile.sidecars ? profile.services + profile.apis.proxied : profile.services
     }
 
-    /// Adds the first fleet's clients that do not use the RESP API. They draw from a separate
-    /// stream.
+    /// Adds the first fleet's clients that do not use the RESP API. They draw from a separate stream.
     private func addOtherAPIs() {
         let fleet = 0..<profile.sidecars
         var stream = SeededRandom(seed: seed ^ 0x5eed)
@@ -224,19 +233,19 @@ package final class World {
         }
     }
 
-    /// Reports everything that Redis reads and writes.
+    /// Passes a line to `report` for everything that Redis reads or writes.
     package func tap(_ report: @escaping (String) -> Void) {
         for host in state.machines.hosts + state.quorum {
             host.onTraffic = { [unowned self] connection, bytes in
-                let text = String(decoding: bytes, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
-                report("\(state.milliseconds) \(host.name) \(connection) \(text)")
+                let traffic = String(decoding: bytes, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
+                report("\(state.milliseconds) \(host.name) \(connection) \(traffic)")
             }
         }
     }
 
     /// Kills the lock, limit and permit clients of one sidecar. Others replace them after this many milliseconds.
-    func killClients(ofSidecar sidecar: Int, for milliseconds: Int64) {
-        for client in killableClients where client.sidecar == sidecar { client.die(for: milliseconds) }
+    func killClients(ofSidecar sidecar: Int, forMilliseconds milliseconds: Int64) {
+        for client in killableClients where client.sidecar == sidecar { client.die(forMilliseconds: milliseconds) }
     }
 
     /// Makes one sidecar reload a configuration that differs from the other sidecars' in one service, or an unchanged
@@ -252,9 +261,9 @@ package final class World {
             services[index].onLimit.maximumWaiting += Int.random(in: 1...3, using: &random)
             change = "max_waiting \(services[index].onLimit.maximumWaiting)"
         case 2:
-            let window = Int64.random(in: 1000...4000, using: &random)
-            services[index].breaker.window = .time(.milliseconds(window))
-            change = "breaker.window \(window) ms"
+            let windowMilliseconds = Int64.random(in: 1000...4000, using: &random)
+            services[index].breaker.window = .time(.milliseconds(windowMilliseconds))
+            change = "breaker.window \(windowMilliseconds) ms"
         case 3:
             services[index].concurrency = random.happens(0.3) ? nil : Int.random(in: 1...4, using: &random)
             change = "concurrency \(services[index].concurrency.map(String.init) ?? "none")"
@@ -268,39 +277,41 @@ package final class World {
 
     /// Runs this many operations, ends all faults, and waits until everything must have recovered.
     package func run(operations target: Int) -> WorldResult {
-        let end: Int64 = subset.milliseconds.map { .milliseconds($0) } ?? .seconds(3600)
+        let end: Nanoseconds = subset.milliseconds.map { .milliseconds($0) } ?? .seconds(3600)
         state.timeline.run(until: WorldTimeline.beginning + end) { state.operations >= target }
         faults?.endAll()
         // Clients continue until everything has recovered, then finish.
-        state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 5000))
+        state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recoveryMilliseconds + 5000))
         state.isClosing = true
-        state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 20_000))
+        state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recoveryMilliseconds + 20_000))
         proxied.judge()
         let report = state.finishHistory()
-        // The world's processes still run and hold promises, which must not be dropped.
+        // The world's processes still run, and their promises must not be released.
         RetainedObjects.retain(self)
         return result(report)
     }
 
+    /// Separates the findings with a known cause from the others.
     private func result(_ report: CheckReport) -> WorldResult {
         let story = Story(profile: profile, faults: faults?.storyFaults ?? [])
-        var unknown: [Violation] = []
-        var known: [String: (first: Violation, count: Int)] = [:]
+        var unknownFindings: [Violation] = []
+        var knownFindings: [String: (first: Violation, count: Int)] = [:]
         for violation in report.violations + state.violations {
             guard let cause = KnownFinding.cause(of: violation, in: story) else {
-                unknown.append(violation)
+                unknownFindings.append(violation)
                 continue
             }
-            known[cause.name, default: (violation, 0)].count += 1
+            knownFindings[cause.name, default: (violation, 0)].count += 1
         }
         // Leases lost in a failover count as a known finding, not as a violation.
         if let first = report.lostLeases.first {
             let finding = "lock \(first.lock): failover #\(first.fault) lost lease \(first.lease) of client \(first.client)"
             let cause = profile.waitReplicas == 0 ? KnownFinding.failover : KnownFinding.failoverOfMany
-            known[cause.name] = (Violation(.keptLeases, at: first.at, finding), report.lostLeaseCount)
+            knownFindings[cause.name] = (Violation(.keptLeases, at: first.at, finding), report.lostLeaseCount)
         }
         return WorldResult(
-            seed: seed, check: report, unknown: unknown, known: known, digest: state.digest.value, operations: state.operations,
+            seed: seed, check: report, unknownFindings: unknownFindings, knownFindings: knownFindings,
+            digest: state.digest.value, operations: state.operations,
             seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description,
             topology: profile.topology.name,
             services: profile.rules.services.map(\.name), faults: story.faults,

@@ -5,7 +5,7 @@ internal import NIOConcurrencyHelpers
 package final class ManualTime: Sendable {
     private let instant: NIOLockedValueBox<Instant>
 
-    /// Starts at `start`. The default is not zero, to catch code that treats zero as "never".
+    /// Creates a clock that shows `start`. The default is not zero, to catch code that treats zero as "never".
     package init(start: Instant = Instant(nanoseconds: 1_000_000_000_000)) {
         instant = NIOLockedValueBox(start)
     }
@@ -15,7 +15,7 @@ package final class ManualTime: Sendable {
         instant.withLockedValue { $0 }
     }
 
-    /// Moves the clock, back if `milliseconds` is negative.
+    /// Moves the clock forward, or back if `milliseconds` is negative.
     package func advance(byMilliseconds milliseconds: Int64) {
         instant.withLockedValue { $0 = $0.advanced(byMilliseconds: milliseconds) }
     }

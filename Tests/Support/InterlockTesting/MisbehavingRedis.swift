@@ -6,26 +6,26 @@ package import RedisClient
 
 /// A TCP server on 127.0.0.1 whose replies a test scripts: garbage, partial replies, or none.
 ///
-/// Records the commands it receives, so a test can count them. Accepts at most 64 concurrent connections and 100,000
-/// commands, and closes connections beyond that.
+/// Records the commands that it receives, so that a test can count them. Accepts at most 64 concurrent connections and
+/// 100,000 commands, and closes the connections that exceed these limits.
 package final class MisbehavingRedis: Sendable {
     private struct State {
         var commands: [ReceivedCommand] = []
         var connectionCount = 0
-        var open: [ObjectIdentifier: any Channel] = [:]
+        var openChannels: [ObjectIdentifier: any Channel] = [:]
     }
 
     private static let connectionLimit = 64
     private static let commandLimit = 100_000
 
     private let answersLogin: Bool
-    private let script: @Sendable (ReceivedCommand) -> ScriptedAnswer
+    private let script: @Sendable (ReceivedCommand) -> ScriptedReply
     private let state = NIOLockedValueBox(State())
     private let listener = NIOLockedValueBox<(any Channel)?>(nil)
     /// The port, known before `withServer` calls its body.
     private let boundPort = NIOLockedValueBox(0)
 
-    private init(answersLogin: Bool, script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer) {
+    private init(answersLogin: Bool, script: @escaping @Sendable (ReceivedCommand) -> ScriptedReply) {
         self.answersLogin = answersLogin
         self.script = script
     }
@@ -37,12 +37,12 @@ package final class MisbehavingRedis: Sendable {
     ///   - script: the answer to a command. Called on the server's event loop.
     package static func withServer<Result>(
         answersLogin: Bool = true,
-        script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
+        script: @escaping @Sendable (ReceivedCommand) -> ScriptedReply,
         _ body: (MisbehavingRedis) async throws -> Result
     ) async throws -> Result {
         let server = MisbehavingRedis(answersLogin: answersLogin, script: script)
         try await server.listen()
-        return try await attempt {
+        return try await withCleanup {
             try await body(server)
         } finally: {
             await server.close()
@@ -65,7 +65,7 @@ package final class MisbehavingRedis: Sendable {
     /// The commands so far, in order of arrival, except logins that the server answered itself.
     package var commands: [ReceivedCommand] { state.withLockedValue { $0.commands } }
 
-    /// The number of connections so far, open or closed.
+    /// The number of connections so far, including closed ones.
     package var connectionCount: Int { state.withLockedValue { $0.connectionCount } }
 
     private func listen() async throws {
@@ -74,11 +74,12 @@ package final class MisbehavingRedis: Sendable {
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    guard let connection = self.accepted(channel) else { throw ChannelError.operationUnsupported }
+                    guard let connection = self.accept(channel) else { throw ChannelError.operationUnsupported }
                     try channel.pipeline.syncOperations.addHandlers(
                         ByteToMessageHandler(CommandDecoder()),
-                        MisbehavingRedisHandler(connection: connection, answersLogin: self.answersLogin) { self.answer($0) }
-                    )
+                        MisbehavingRedisHandler(connection: connection, answersLogin: self.answersLogin) {
+                            self.reply(to: $0)
+                        })
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
@@ -86,21 +87,21 @@ package final class MisbehavingRedis: Sendable {
         listener.withLockedValue { $0 = channel }
     }
 
-    /// Returns the number of a new connection; `nil` if there are too many.
-    private func accepted(_ channel: any Channel) -> Int? {
+    /// Records a new connection. Returns its number; `nil` if there are too many.
+    private func accept(_ channel: any Channel) -> Int? {
         let number = state.withLockedValue { state -> Int? in
-            guard state.open.count < Self.connectionLimit else { return nil }
-            state.open[ObjectIdentifier(channel)] = channel
+            guard state.openChannels.count < Self.connectionLimit else { return nil }
+            state.openChannels[ObjectIdentifier(channel)] = channel
             state.connectionCount += 1
             return state.connectionCount - 1
         }
         channel.closeFuture.whenComplete { _ in
-            self.state.withLockedValue { $0.open[ObjectIdentifier(channel)] = nil }
+            self.state.withLockedValue { $0.openChannels[ObjectIdentifier(channel)] = nil }
         }
         return number
     }
 
-    private func answer(_ command: ReceivedCommand) -> ScriptedAnswer {
+    private func reply(to command: ReceivedCommand) -> ScriptedReply {
         let isWithinLimit = state.withLockedValue { state in
             guard state.commands.count < Self.commandLimit else { return false }
             state.commands.append(command)
@@ -110,29 +111,29 @@ package final class MisbehavingRedis: Sendable {
     }
 
     private func close() async {
-        let listening = listener.withLockedValue { $0.take() }
-        // Fails if the listener is closed already, which is harmless.
-        try? await listening?.close()
-        for channel in state.withLockedValue({ Array($0.open.values) }) { try? await channel.close() }
+        let channel = listener.withLockedValue { $0.take() }
+        // Closing fails if the listener is already closed, which is harmless.
+        try? await channel?.close()
+        for channel in state.withLockedValue({ Array($0.openChannels.values) }) { try? await channel.close() }
     }
 }
 
 /// The reaction of a `MisbehavingRedis` to a command.
-package enum ScriptedAnswer: Hashable, Sendable {
+package enum ScriptedReply: Hashable, Sendable {
     /// Sends nothing. The connection stays open.
     case silence
     /// Sends these bytes in one write.
     case bytes([UInt8])
-    /// Sends these bytes one by one, each in its own packet if the kernel cooperates.
+    /// Sends these bytes one by one, usually each in its own packet.
     case oneByOne([UInt8])
     /// Sends these bytes and closes the connection.
     case bytesThenClose([UInt8])
 
     /// Closes the connection without a reply.
-    package static let close = ScriptedAnswer.bytesThenClose([])
+    package static let close = ScriptedReply.bytesThenClose([])
 
     /// Sends this text in one write.
-    package static func text(_ text: String) -> ScriptedAnswer {
+    package static func text(_ text: String) -> ScriptedReply {
         .bytes(Array(text.utf8))
     }
 }
@@ -152,7 +153,7 @@ package struct ReceivedCommand: Hashable, Sendable {
         self.arguments = arguments
     }
 
-    /// The words as text. Invalid UTF-8 is replaced.
+    /// The arguments as text, with invalid UTF-8 replaced.
     package var text: [String] { arguments.map { String(decoding: $0, as: UTF8.self) } }
 }
 

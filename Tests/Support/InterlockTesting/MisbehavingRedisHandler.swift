@@ -10,16 +10,16 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
         case close
     }
 
-    private let connection: Int
-    private let answer: (ReceivedCommand) -> ScriptedAnswer
+    private let connectionNumber: Int
+    private let reply: (ReceivedCommand) -> ScriptedReply
     private var awaitsLogin: Bool
-    private var received = 0
+    private var commandCount = 0
     private var outputs = CircularBuffer<Output>()
     private var isWriting = false
 
-    init(connection: Int, answersLogin: Bool, answer: @escaping (ReceivedCommand) -> ScriptedAnswer) {
-        self.connection = connection
-        self.answer = answer
+    init(connection: Int, answersLogin: Bool, reply: @escaping (ReceivedCommand) -> ScriptedReply) {
+        connectionNumber = connection
+        self.reply = reply
         awaitsLogin = answersLogin
     }
 
@@ -29,9 +29,9 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
             awaitsLogin = false
             outputs.append(.bytes(ArraySlice("+PONG\r\n".utf8)))
         } else {
-            let command = ReceivedCommand(connection: connection, index: received, arguments: arguments)
-            received += 1
-            enqueue(answer(command))
+            let command = ReceivedCommand(connection: connectionNumber, index: commandCount, arguments: arguments)
+            commandCount += 1
+            enqueue(reply(command))
         }
         writeNext(context: context)
     }
@@ -40,8 +40,8 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
         context.close(promise: nil)
     }
 
-    private func enqueue(_ answer: ScriptedAnswer) {
-        switch answer {
+    private func enqueue(_ reply: ScriptedReply) {
+        switch reply {
         case .silence: break
         case .bytes(let bytes): outputs.append(.bytes(bytes[...]))
         case .oneByOne(let bytes): for index in bytes.indices { outputs.append(.bytes(bytes[index...index])) }
@@ -51,7 +51,7 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
         }
     }
 
-    /// Writes one output, and the next one after the first has been sent.
+    /// Writes one output, and writes the next one after the first has been sent.
     private func writeNext(context: ChannelHandlerContext) {
         guard !isWriting, let output = outputs.popFirst() else { return }
         switch output {
@@ -74,7 +74,7 @@ struct CommandDecoder: ByteToMessageDecoder {
     typealias InboundOut = [[UInt8]]
 
     /// An error for bytes that no client sends.
-    struct Malformed: Error {}
+    struct MalformedCommand: Error {}
 
     private static let wordLimit = 100_000
     private static let lengthLimit = 64 << 20
@@ -90,13 +90,13 @@ struct CommandDecoder: ByteToMessageDecoder {
 
     private static func command(from buffer: inout ByteBuffer) throws -> [[UInt8]]? {
         guard let count = try number(after: UInt8(ascii: "*"), from: &buffer) else { return nil }
-        guard count <= wordLimit else { throw Malformed() }
+        guard count <= wordLimit else { throw MalformedCommand() }
         var arguments: [[UInt8]] = []
         for _ in 0..<count {
             guard let length = try number(after: UInt8(ascii: "$"), from: &buffer) else { return nil }
-            guard length <= lengthLimit else { throw Malformed() }
+            guard length <= lengthLimit else { throw MalformedCommand() }
             guard let word = buffer.readBytes(length: length), let end = buffer.readBytes(length: 2) else { return nil }
-            guard end == [UInt8(ascii: "\r"), UInt8(ascii: "\n")] else { throw Malformed() }
+            guard end == [UInt8(ascii: "\r"), UInt8(ascii: "\n")] else { throw MalformedCommand() }
             arguments.append(word)
         }
         return arguments
@@ -106,7 +106,7 @@ struct CommandDecoder: ByteToMessageDecoder {
         guard let end = buffer.readableBytesView.firstIndex(of: UInt8(ascii: "\n")) else { return nil }
         guard let line = buffer.readBytes(length: end - buffer.readerIndex + 1), line.count > 3, line[0] == kind,
             let number = Int(String(decoding: line[1..<(line.count - 2)], as: UTF8.self)), number >= 0
-        else { throw Malformed() }
+        else { throw MalformedCommand() }
         return number
     }
 }

@@ -6,11 +6,12 @@ internal import NIOPosix
 /// A TCP forwarder on 127.0.0.1, like a service IP or a DNS name whose server changes: new connections go to the
 /// current target, and existing ones keep theirs.
 ///
-/// Forwards at most 256 concurrent connections; further ones are closed.
+/// Forwards at most 256 concurrent connections, and closes any others.
 package final class SwitchingForwarder: Sendable {
     private struct State {
+        /// The port of the current target.
         var target: Int
-        var open: [ObjectIdentifier: any Channel] = [:]
+        var openChannels: [ObjectIdentifier: any Channel] = [:]
         var listener: (any Channel)?
     }
 
@@ -28,7 +29,7 @@ package final class SwitchingForwarder: Sendable {
     ) async throws -> Result {
         let forwarder = SwitchingForwarder(target: target)
         try await forwarder.listen()
-        return try await attempt {
+        return try await withCleanup {
             try await body(forwarder)
         } finally: {
             await forwarder.close()
@@ -47,19 +48,20 @@ package final class SwitchingForwarder: Sendable {
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .childChannelInitializer { self.accepted($0) }
+            .childChannelInitializer { self.accept($0) }
             .bind(host: "127.0.0.1", port: 0).get()
         state.withLockedValue { $0.listener = channel }
     }
 
-    private func accepted(_ client: any Channel) -> EventLoopFuture<Void> {
+    /// Connects a client to the current target.
+    private func accept(_ client: any Channel) -> EventLoopFuture<Void> {
         let target = state.withLockedValue { state -> Int? in
-            guard state.open.count < Self.connectionLimit else { return nil }
-            state.open[ObjectIdentifier(client)] = client
+            guard state.openChannels.count < Self.connectionLimit else { return nil }
+            state.openChannels[ObjectIdentifier(client)] = client
             return state.target
         }
         client.closeFuture.whenComplete { _ in
-            self.state.withLockedValue { $0.open[ObjectIdentifier(client)] = nil }
+            self.state.withLockedValue { $0.openChannels[ObjectIdentifier(client)] = nil }
         }
         guard let target else { return client.eventLoop.makeFailedFuture(ChannelError.operationUnsupported) }
         return ClientBootstrap(group: client.eventLoop)
@@ -72,14 +74,15 @@ package final class SwitchingForwarder: Sendable {
     }
 
     private func close() async {
-        let (listener, open) = state.withLockedValue { ($0.listener, Array($0.open.values)) }
-        // Either may be closed already, which is harmless.
+        let (listener, openChannels) = state.withLockedValue { ($0.listener, Array($0.openChannels.values)) }
+        // Closing fails if the channel is already closed, which is harmless.
         try? await listener?.close()
-        for channel in open { try? await channel.close() }
+        for channel in openChannels { try? await channel.close() }
     }
 }
 
-/// Forwards the bytes of one side to the other, and closes the other when the first closes. Both share an event loop.
+/// Forwards the bytes of one channel to the other, and closes the other when the first one closes. Both share an event
+/// loop.
 private final class Forwarder: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

@@ -1,15 +1,15 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Runs one round of an acquire: asks the servers, passes their answers to `QuorumRound` and performs its actions.
+/// Makes one attempt to acquire a lock: asks the servers, passes their votes to `QuorumRound` and performs its actions.
 /// Confined to the coordinator's event loop.
 final class QuorumAttempt {
     /// The requested lease.
     struct Request {
         var name: String
         var token: String
-        var ttl: Int64
-        /// Whether the owner chose the token, and so may ask for the same lease again, here or elsewhere.
+        var ttlMilliseconds: Int64
+        /// Whether the owner chose the token. It may then request the same lease again, here or elsewhere.
         var hasOwnerToken: Bool
         var candidate: QuorumAcquireScript.Candidate
     }
@@ -17,7 +17,7 @@ final class QuorumAttempt {
     enum Outcome {
         case granted(fence: Int64, validMilliseconds: Int64)
         case held
-        /// Concurrent attempts collided and possibly none won; another attempt after a pause may succeed.
+        /// Concurrent attempts collided, and perhaps no attempt won. Another attempt after a pause may succeed.
         case contended
         case unavailable(InterlockError)
     }
@@ -27,14 +27,15 @@ final class QuorumAttempt {
     private let servers: QuorumServers
     private let scripts: LockScripts
     private var round: QuorumRound
-    /// Whether the token may be stored on each server.
+    /// For each server, whether the token may be stored there.
     private var mayHold: [Bool]
     private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
     private var isAbandoned = false
     private var timer: Deadlines.Entry?
     private var completion: ((QuorumAttempt, Outcome) -> Void)?
 
-    /// - Parameter completion: called once; possibly before `start` returns.
+    /// Creates an attempt, inactive until `start`.
+    /// - Parameter completion: called once, possibly before `start` returns.
     init(
         _ request: Request, servers: QuorumServers, scripts: LockScripts, runtime: CoordinatorRuntime,
         completion: @escaping (QuorumAttempt, Outcome) -> Void
@@ -45,32 +46,34 @@ final class QuorumAttempt {
         self.runtime = runtime
         self.completion = completion
         round = QuorumRound(
-            servers: servers.count, ttl: request.ttl, startedAt: runtime.time.now(), awaitsEveryAnswer: request.hasOwnerToken)
+            servers: servers.count, ttlMilliseconds: request.ttlMilliseconds, startedAt: runtime.time.now(),
+            awaitsEveryAnswer: request.hasOwnerToken)
         mayHold = Array(repeating: false, count: servers.count)
     }
 
     func start() {
         armTimer()
         let script = QuorumAcquireScript(
-            script: scripts.quorumAcquire, keys: runtime.keys, name: request.name, token: request.token, ttl: request.ttl,
+            script: scripts.quorumAcquire, keys: runtime.keys, name: request.name, token: request.token,
+            ttlMilliseconds: request.ttlMilliseconds,
             candidate: request.candidate)
         for server in 0..<servers.count {
             // A server that is down fails immediately, which may already decide the round.
             guard !round.isGivenUp else { return }
             mayHold[server] = true
-            servers.send(script, to: server) { [self] in answered($0, by: server) }
+            servers.send(script, to: server) { [self] in serverAnswered($0, by: server) }
         }
     }
 
-    /// Releases the lease because its caller has left. If the owner chose the token the lease is kept, because a retry
-    /// may already hold that lease.
+    /// Releases the lease because its caller has left. If the owner chose the token, keeps the lease, because a retry
+    /// may already hold it.
     func abandon() {
         guard !request.hasOwnerToken else { return }
         isAbandoned = true
         freeEverywhere()
     }
 
-    private func answered(_ result: Result<QuorumRound.Vote, RedisError>, by server: QuorumServers.Server) {
+    private func serverAnswered(_ result: Result<QuorumRound.Vote, RedisError>, by server: QuorumServers.Server) {
         switch result {
         case .success(let vote):
             if case .held = vote { mayHold[server] = false }
@@ -90,11 +93,11 @@ final class QuorumAttempt {
         switch action {
         case .none:
             break
-        case .writeFence(let fence, let holding):
+        case .writeFence(let fence, let holdingServers):
             if completion != nil { armTimer() }
-            for server in holding { write(fence, on: server) }
-        case .granted(let fence, let valid):
-            finish(.granted(fence: fence, validMilliseconds: valid))
+            for server in holdingServers { write(fence, on: server) }
+        case .granted(let fence, let validMilliseconds):
+            finish(.granted(fence: fence, validMilliseconds: validMilliseconds))
         case .giveUp(.held):
             freeEverywhere()
             finish(.held)
@@ -113,7 +116,7 @@ final class QuorumAttempt {
         guard !isAbandoned else { return free(on: server) }
         let script = QuorumFenceScript(
             script: scripts.quorumFence, keys: runtime.keys, name: request.name, token: request.token, fence: fence,
-            ttl: request.ttl)
+            ttlMilliseconds: request.ttlMilliseconds)
         servers.send(script, to: server) { [self] result in
             var isRecorded = false
             switch result {
@@ -121,7 +124,7 @@ final class QuorumAttempt {
             case .success: break
             case .failure(let error): if firstFailure == nil { firstFailure = (server, error) }
             }
-            perform(round.recorded(isRecorded, by: server, now: runtime.time.now()))
+            perform(round.fenceRecorded(isRecorded, by: server, now: runtime.time.now()))
         }
     }
 
@@ -133,21 +136,24 @@ final class QuorumAttempt {
         completion(self, outcome)
     }
 
-    /// Starts the timeout of the next request to the servers.
+    /// Starts the timeout of the current round of requests.
     private func armTimer() {
         timer?.cancel()
-        let timeout = QuorumRetry.timeout(ttl: request.ttl, maximum: runtime.timeoutMilliseconds)
-        timer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: timeout)) { [self] in
+        let timeoutMilliseconds = QuorumRetry.timeoutMilliseconds(
+            ttlMilliseconds: request.ttlMilliseconds, maximumMilliseconds: runtime.timeoutMilliseconds)
+        let deadline = runtime.time.now().advanced(byMilliseconds: timeoutMilliseconds)
+        timer = runtime.deadlines.schedule(at: deadline) { [self] in
             perform(round.timedOut(now: runtime.time.now()))
         }
     }
 
+    /// Releases the token on every server where it may be stored.
     private func freeEverywhere() {
         for server in 0..<servers.count where mayHold[server] { free(on: server) }
     }
 
     private func free(on server: QuorumServers.Server) {
-        let until = runtime.time.now().advanced(byMilliseconds: request.ttl)
+        let until = runtime.time.now().advanced(byMilliseconds: request.ttlMilliseconds)
         servers.free(
             QuorumServers.Leftover(
                 name: request.name, token: request.token, only: request.hasOwnerToken ? .unrecorded : nil, until: until),

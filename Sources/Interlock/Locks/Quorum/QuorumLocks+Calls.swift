@@ -6,20 +6,24 @@ internal import RedisClient
 extension QuorumLocks: LeaseReviewer {
     // MARK: Renew, release, break
 
-    /// Renews a lease on all servers; a majority must still have it. Restores it on servers that have lost it.
-    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewResult>) {
-        if let violation = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
+    /// Renews a lease on all servers, of which a majority must still have it. Restores it on servers that have lost it.
+    func renew(
+        name: ResourceName, token: String, ttlMilliseconds: Int64, fence: Int64?, completion: Completion<RenewResult>
+    ) {
+        if let violation = settings.violation(in: LockRequest(name: name, ttlMilliseconds: ttlMilliseconds)) {
             completion(.failed(violation))
             return
         }
         let sentAt = runtime.time.now()
-        let lease = QuorumRenewalAttempt.Lease(name: name.text, token: token, ttl: ttl, fence: fence)
-        QuorumRenewalAttempt(lease, servers: servers, scripts: scripts, runtime: runtime) { [self] answer in
-            switch answer {
-            case .renewed(let valid):
+        let lease = QuorumRenewalAttempt.Lease(
+            name: name.text, token: token, ttlMilliseconds: ttlMilliseconds, fence: fence)
+        QuorumRenewalAttempt(lease, servers: servers, scripts: scripts, runtime: runtime) { [self] outcome in
+            switch outcome {
+            case .renewed(let validMilliseconds):
                 leases.recordRenewal(
-                    name.text, token: token, fence: fence, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
-                completion(.renewed(validMilliseconds: valid))
+                    name.text, token: token, fence: fence,
+                    deadline: LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt))
+                completion(.renewed(validMilliseconds: validMilliseconds))
             case .tooLate:
                 completion(.lost)
             case .lost:
@@ -31,12 +35,12 @@ extension QuorumLocks: LeaseReviewer {
         }.start()
     }
 
-    /// Releases a lease on all servers. It ends when a majority has released it, and expires on servers that do not
-    /// answer.
+    /// Releases a lease on all servers. The lease ends when a majority has released it. On servers that do not answer,
+    /// it expires.
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseResult>) {
         let script = QuorumReleaseScript(
             keys: runtime.keys, name: name.text, token: token, only: fence.map { .recorded(fence: $0) })
-        servers.poll(script, within: runtime.timeoutMilliseconds) { [self] verdict, answers in
+        servers.poll(script, withinMilliseconds: runtime.timeoutMilliseconds) { [self] verdict, answers in
             switch verdict {
             case .yes, .no:
                 let isReleased = verdict == .yes
@@ -55,14 +59,17 @@ extension QuorumLocks: LeaseReviewer {
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseResult>) {
         guard let fence else { return breakLock(name: name, from: nil, by: by, completion: completion) }
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
-        servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+        servers.ask(script, withinMilliseconds: runtime.timeoutMilliseconds) { [self] answers in
             let replies = answers.compactMap { try? $0?.get() }
-            let holding =
+            let holderReplies =
                 Dictionary(grouping: replies.filter { $0.token != nil }, by: \.token)
                 .values.max { $0.count < $1.count } ?? []
-            if holding.count >= servers.majority, holding.contains(where: { $0.number == fence }) {
-                breakLock(name: name, from: holding[0].token, by: by, completion: completion)
-            } else if holding.count < servers.majority, holding.count + servers.count - replies.count >= servers.majority {
+            let unansweredCount = servers.count - replies.count
+            if holderReplies.count >= servers.majority, holderReplies.contains(where: { $0.number == fence }) {
+                breakLock(name: name, from: holderReplies[0].token, by: by, completion: completion)
+            } else if holderReplies.count < servers.majority,
+                holderReplies.count + unansweredCount >= servers.majority
+            {
                 completion(.failed(servers.unavailable(answers)))
             } else {
                 completion(.lost)
@@ -73,33 +80,33 @@ extension QuorumLocks: LeaseReviewer {
     private func breakLock(name: ResourceName, from token: String?, by: String, completion: Completion<ReleaseResult>) {
         let script = QuorumBreakScript(keys: runtime.keys, name: name.text, token: token)
         let sentAt = runtime.time.now()
-        servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+        servers.ask(script, withinMilliseconds: runtime.timeoutMilliseconds) { [self] answers in
             let replies = answers.compactMap { try? $0?.get() }
-            let brokenAt = replies.filter { $0 > 0 }.max()
-            if let brokenAt {
+            let brokenAtMilliseconds = replies.filter { $0 > 0 }.max()
+            if let brokenAtMilliseconds {
                 runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                 leases.recordBreak(name.text, at: sentAt)
-                publishBreak(of: name.text, by: by, atMilliseconds: brokenAt)
+                publishBreak(of: name.text, by: by, atMilliseconds: brokenAtMilliseconds)
             }
             if replies.count < servers.majority {
                 completion(.failed(servers.unavailable(answers)))
             } else {
-                completion(brokenAt == nil ? .lost : .released)
+                completion(brokenAtMilliseconds == nil ? .lost : .released)
             }
-            if brokenAt != nil { wake(name.text) }
+            if brokenAtMilliseconds != nil { wake(name.text) }
         }
     }
 
     /// Publishes the event on the Redis that the fleet shares.
-    private func publishBreak(of name: String, by: String, atMilliseconds time: Int64) {
+    private func publishBreak(of name: String, by: String, atMilliseconds milliseconds: Int64) {
         let event = LockEvent.broken(name, by: by, origin: runtime.id, database: runtime.database)
-        let message = event.start + "\(time)" + event.end
+        let message = event.start + "\(milliseconds)" + event.end
         runtime.pipeline.send(PublishMessage(channel: runtime.keys.events, message: message)) { _ in }
     }
 
     // MARK: Reviews
 
-    func broken(_ name: String) {
+    func lockBroken(_ name: String) {
         if leases.suspect(name) { reviewSoon() }
     }
 
@@ -107,7 +114,7 @@ extension QuorumLocks: LeaseReviewer {
         let sentAt = runtime.time.now()
         for lease in leases.due(now: sentAt, isFollowed: { _ in false }) {
             let script = QuorumInspectScript(keys: runtime.keys, name: lease.name)
-            servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+            servers.ask(script, withinMilliseconds: runtime.timeoutMilliseconds) { [self] answers in
                 let replies = answers.compactMap { try? $0?.get() }
                 guard let leaseState = leaseState(of: lease, replies) else { return }
                 leases.applyReview(lease, leaseState, sentAt: sentAt, now: runtime.time.now())
@@ -115,30 +122,32 @@ extension QuorumLocks: LeaseReviewer {
         }
     }
 
-    /// Returns whether a majority has the lease; `nil` if too few servers answer.
+    /// Returns the state of a lease on a majority of the servers; `nil` if too few servers answered.
     private func leaseState(of lease: LeaseTable.ListedLease, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.LeaseState? {
-        let holding = replies.filter { $0.token.map { ExactText($0) == ExactText(lease.token) } ?? false }
-        guard holding.count < servers.majority else {
+        let holderReplies = replies.filter { $0.token.map { ExactText($0) == ExactText(lease.token) } ?? false }
+        guard holderReplies.count < servers.majority else {
             // If every server has another number, the same owner has a later lease.
-            guard holding.contains(where: { $0.number ?? lease.fence == lease.fence }) else { return .ended }
-            let end = end(of: holding)
-            return .remaining(milliseconds: end == .max ? nil : end)
+            guard holderReplies.contains(where: { $0.number ?? lease.fence == lease.fence }) else { return .ended }
+            let milliseconds = millisecondsUntilEnd(of: holderReplies)
+            return .remaining(milliseconds: milliseconds == .max ? nil : milliseconds)
         }
         // Servers that did not answer may have the lease.
-        return holding.count + servers.count - replies.count < servers.majority ? .ended : nil
+        return holderReplies.count + servers.count - replies.count < servers.majority ? .ended : nil
     }
 
-    /// Returns the time until fewer than a majority of the keys remain. A key without an expiry counts as the last.
-    private func end(of holding: [QuorumInspectScript.Reply]) -> Int64 {
-        holding.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)[servers.majority - 1]
+    /// Returns the time until fewer than a majority of the servers have the key; the maximum of `Int64` if that never
+    /// happens, because keys have no expiry.
+    private func millisecondsUntilEnd(of holderReplies: [QuorumInspectScript.Reply]) -> Int64 {
+        holderReplies.map { $0.ttlMilliseconds < 0 ? Int64.max : $0.ttlMilliseconds }.sorted(by: >)[
+            servers.majority - 1]
     }
 
     // MARK: Inspection
 
-    /// Passes the state that a majority of the servers reports to `completion`.
+    /// Calls `completion` with the state that a majority of the servers reports.
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
-        servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+        servers.ask(script, withinMilliseconds: runtime.timeoutMilliseconds) { [self] answers in
             let replies = answers.compactMap { try? $0?.get() }
             guard replies.count >= servers.majority else {
                 completion(.failure(servers.unavailable(answers)))
@@ -149,27 +158,27 @@ extension QuorumLocks: LeaseReviewer {
     }
 
     func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
-        var found = [LockInformation?](repeating: nil, count: names.count)
+        var states = [LockInformation?](repeating: nil, count: names.count)
         var failure: InterlockError?
-        var awaited = names.count
-        guard awaited > 0 else { return completion(.success([])) }
+        var unansweredCount = names.count
+        guard unansweredCount > 0 else { return completion(.success([])) }
         for (index, name) in names.enumerated() {
             inspect(
                 name: name,
                 completion: Completion { _, result in
                     switch result {
-                    case .success(let lock): found[index] = lock
+                    case .success(let lock): states[index] = lock
                     case .failure(let error): failure = failure ?? error
                     }
-                    awaited -= 1
-                    if awaited == 0 { completion(failure.map { .failure($0) } ?? .success(found)) }
+                    unansweredCount -= 1
+                    if unansweredCount == 0 { completion(failure.map { .failure($0) } ?? .success(states)) }
                     return true
                 })
         }
     }
 
     private func information(on name: String, _ replies: [QuorumInspectScript.Reply]) -> LockInformation? {
-        let waiters = waiting(for: name)
+        let waiters = waiterCount(for: name)
         // This sidecar does not know the waiters of other sidecars.
         let queue = waiters > 0 ? [WaitingSidecar(id: runtime.id, waiters: waiters)] : []
         let holders = Dictionary(grouping: replies, by: \.token)
@@ -180,10 +189,10 @@ extension QuorumLocks: LeaseReviewer {
                 name: name, label: nil, fence: fence(replies), ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
                 waiters: waiters, queue: queue)
         }
-        let end = end(of: holder.value)
+        let ttlMilliseconds = millisecondsUntilEnd(of: holder.value)
         let lease = LeaseInformation(
             label: leases.label(of: name, token: token) ?? OwnerToken.label(of: token), fence: fence(holder.value),
-            ttlMilliseconds: end == .max ? -1 : end)
+            ttlMilliseconds: ttlMilliseconds == .max ? -1 : ttlMilliseconds)
         return LockInformation(
             name: name, label: lease.label, fence: lease.fence, ttlMilliseconds: lease.ttlMilliseconds, mode: .exclusive,
             holders: 1, leases: [lease], waiters: waiters, queue: queue)
@@ -196,8 +205,9 @@ extension QuorumLocks: LeaseReviewer {
             ?? numbers.filter(QuorumRound.isRecorded).max()
     }
 
-    /// Lists the held locks of one `SCAN` step on the first connected server. The list may include locks without a
-    /// majority and miss others. The cursor identifies the server; if that goes down, the listing must start again.
+    /// Lists the held locks of one `SCAN` step on the first connected server. The list may contain locks without a
+    /// majority and miss others. The cursor identifies the server. If that server goes down, the caller must start
+    /// again.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         guard let position = ScanCursor(cursor, servers: servers.count) else {
             completion(.failure(InterlockError(.invalid, "the cursor must be 0 or the one that the previous page returned")))
@@ -206,10 +216,10 @@ extension QuorumLocks: LeaseReviewer {
         let scan = Scan(
             cursor: position.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
         let startedOn = cursor == "0" ? nil : position.server
-        servers.scan(scan, on: startedOn) { [self, total = servers.count] server, result in
+        servers.scan(scan, on: startedOn) { [self, serverCount = servers.count] server, result in
             switch result {
             case .success(let (next, keys)):
-                let following = ScanCursor(server: server, servers: total).following(next, isLast: true)
+                let following = ScanCursor(server: server, servers: serverCount).following(next, isLast: true)
                 completion(
                     .success(
                         LockPage(cursor: "\(following)", names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))

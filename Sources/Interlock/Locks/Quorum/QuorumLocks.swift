@@ -5,7 +5,7 @@ internal import RedisClient
 
 /// Acquires and holds locks on a majority of independent Redis servers. Confined to the coordinator's event loop.
 ///
-/// The calls are those of `LockCoordinator`. Waiters are not woken by other sidecars; they retry after random pauses.
+/// The calls are those of `LockCoordinator`. Other sidecars do not wake the waiters, which retry after random pauses.
 final class QuorumLocks: LockProvider {
     typealias WaiterID = QuorumQueue.WaiterID
 
@@ -15,7 +15,7 @@ final class QuorumLocks: LockProvider {
         var startedAt: Instant
         var deadline: Instant
         var timeout: Deadlines.Entry?
-        /// Whether its wait has ended while an attempt is in progress, which then decides the answer.
+        /// Whether the wait has ended while an attempt is in progress. The attempt then decides the outcome.
         var isOverdue = false
     }
 
@@ -23,27 +23,27 @@ final class QuorumLocks: LockProvider {
     private struct CallKey: Hashable {
         var name: ExactText
         var owner: ExactText
-        var ttl: Int64
+        var ttlMilliseconds: Int64
         /// The kind of attempt; `nil` if the call waits in the queue.
         var candidate: QuorumAcquireScript.Candidate?
 
         init(_ request: LockRequest, owner: String, _ candidate: QuorumAcquireScript.Candidate? = nil) {
             name = ExactText(request.name.text)
             self.owner = ExactText(owner)
-            ttl = request.ttl
+            ttlMilliseconds = request.ttlMilliseconds
             self.candidate = candidate
         }
     }
 
     private struct WaitQueue {
-        var decisions = QuorumQueue()
+        var machine = QuorumQueue()
         var timer: Deadlines.Entry?
-        /// The time of the first attempt in a row that no majority has answered; `nil` if a majority answered the last
-        /// one.
+        /// The time of the first in a series of attempts that no majority answered; `nil` if a majority answered the
+        /// last attempt.
         var unavailableSince: Instant?
     }
 
-    /// The maximum number of waiters; further ones are refused.
+    /// The maximum number of waiters. Further calls that would wait fail.
     private static let waiterCapacity = 100_000
 
     let runtime: CoordinatorRuntime
@@ -57,7 +57,7 @@ final class QuorumLocks: LockProvider {
     /// The IDs of the calls in `attempting` that share an attempt.
     private var sharedAttempts: [CallKey: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
-    private var lastID: WaiterID = 0
+    private var lastWaiterID: WaiterID = 0
     var nextReview: Deadlines.Entry?
 
     /// Creates the locks, inactive until `start`.
@@ -68,15 +68,15 @@ final class QuorumLocks: LockProvider {
         self.servers = QuorumServers(runtime: runtime, configurations: servers)
     }
 
-    var waiting: Int { waiters.count }
+    var waitingCount: Int { waiters.count }
     func heldLeaseCount(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
     var commandsSent: Int64 { servers.commandsSent }
-    /// Returns whether so many servers have a backlog of replies that no majority will answer soon.
+    /// Returns whether too many servers have a backlog of replies for a majority to answer soon.
     func isBusy(from pendingCount: Int) -> Bool { servers.isBusy(from: pendingCount) }
     /// Whether a majority of the servers is connected.
-    var isReachable: Bool { servers.reachable >= servers.majority }
-    func waiting(for name: String) -> Int { queues[ExactText(name)]?.decisions.count ?? 0 }
+    var isReachable: Bool { servers.reachableCount >= servers.majority }
+    func waiterCount(for name: String) -> Int { queues[ExactText(name)]?.machine.count ?? 0 }
 
     // MARK: Lifecycle
 
@@ -99,32 +99,33 @@ final class QuorumLocks: LockProvider {
 
     /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
     func acquire(_ request: LockRequest, completion: Completion<LockResult>) -> WaiterID {
-        lastID += 1
-        let id = lastID
+        lastWaiterID += 1
+        let id = lastWaiterID
         if let violation = settings.violation(in: request) {
             completion(.failed(violation))
             return id
         }
         let now = runtime.time.now()
-        let wait = min(request.wait, settings.maximumWait.wholeMilliseconds)
+        let waitMilliseconds = min(request.waitMilliseconds, settings.maximumWait.wholeMilliseconds)
         let waiter = Waiter(
-            request: request, completion: completion, startedAt: now, deadline: now.advanced(byMilliseconds: wait))
+            request: request, completion: completion, startedAt: now,
+            deadline: now.advanced(byMilliseconds: waitMilliseconds))
         let hasWaiters = queues[ExactText(request.name.text)] != nil
-        switch (hasWaiters, wait > 0, request.owner != nil) {
+        switch (hasWaiters, waitMilliseconds > 0, request.owner != nil) {
         case (false, false, _):
             attemptOnce(waiter, id: id, .anyCaller, mayWait: false)
         case (true, false, false):
             refuse(waiter)
         case (true, _, true):
             // The owner may hold the lock already. If not, those already waiting go first.
-            attemptOnce(waiter, id: id, .currentOwner, mayWait: wait > 0)
+            attemptOnce(waiter, id: id, .currentOwner, mayWait: waitMilliseconds > 0)
         case (_, true, _):
             enqueue(waiter, id: id)
         }
         return id
     }
 
-    /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
+    /// Cancels a wait. The completion is not called, and a grant that arrives later is released.
     func cancel(_ id: WaiterID) {
         attempting[id] = nil
         guard let waiter = waiters.removeValue(forKey: id) else { return }
@@ -149,13 +150,14 @@ final class QuorumLocks: LockProvider {
         /// Calls that were cancelled or answered are no longer in `attempting`.
         func isWanted() -> Bool { (key.flatMap { sharedAttempts[$0] } ?? [id]).contains { attempting[$0] != nil } }
         attemptOnce(waiter, candidate, mayRetry: !mayWait, attempts: 1, isWanted: isWanted) { [self] attempt, outcome in
-            let calls = key.map { sharedAttempts.removeValue(forKey: $0) ?? [] } ?? [id]
+            let callIDs = key.map { sharedAttempts.removeValue(forKey: $0) ?? [] } ?? [id]
             var isDelivered = false
-            for id in calls {
+            for id in callIDs {
                 guard let waiter = attempting.removeValue(forKey: id) else { continue }
                 switch outcome {
-                case .granted(let fence, let valid):
-                    isDelivered = deliver(fence, valid: valid, to: waiter, by: attempt) || isDelivered
+                case .granted(let fence, let validMilliseconds):
+                    isDelivered =
+                        deliver(fence, validMilliseconds: validMilliseconds, to: waiter, by: attempt) || isDelivered
                 case .held, .contended:
                     if mayWait { enqueue(waiter, id: id) } else { refuse(waiter) }
                 case .unavailable(let error):
@@ -176,10 +178,10 @@ final class QuorumLocks: LockProvider {
                 return completion(attempt, outcome)
             }
             let now = runtime.time.now()
-            let next = QuorumRetry.nextAttempt(
+            let retryAt = QuorumRetry.nextAttempt(
                 after: now, took: now.nanoseconds - startedAt.nanoseconds, attempts: attempts,
                 random: .random(in: 0...1, using: &runtime.entropy))
-            runtime.deadlines.schedule(at: next) { [unowned self] in
+            runtime.deadlines.schedule(at: retryAt) { [unowned self] in
                 // Calls that have started to wait in the meantime go first.
                 let mayContinue = isWanted() && queues[ExactText(waiter.request.name.text)] == nil
                 guard mayContinue || candidate == .currentOwner else { return completion(attempt, .held) }
@@ -189,24 +191,28 @@ final class QuorumLocks: LockProvider {
         }
     }
 
-    /// Starts an attempt. Unless the owner chose the token, each attempt has its own, so the cleanup of one attempt
-    /// never ends the grant of another.
+    /// Starts an attempt. Unless the owner chose the token, each attempt has its own token, so the cleanup of one
+    /// attempt never ends the grant of another.
     private func attempt(
         _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate,
         completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
     ) {
         let request = QuorumAttempt.Request(
-            name: waiter.request.name.text, token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,
+            name: waiter.request.name.text, token: runtime.token(for: waiter.request),
+            ttlMilliseconds: waiter.request.ttlMilliseconds,
             hasOwnerToken: waiter.request.owner != nil, candidate: candidate)
         QuorumAttempt(request, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
     }
 
     /// Hands out the lease. Returns `false` if the caller has left, so that the lease has no holder.
-    private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter, by attempt: QuorumAttempt) -> Bool {
+    private func deliver(
+        _ fence: Int64, validMilliseconds: Int64, to waiter: Waiter, by attempt: QuorumAttempt
+    ) -> Bool {
         let now = runtime.time.now()
         let lease = Lease(
-            name: waiter.request.name.text, token: attempt.request.token, fence: fence, validMilliseconds: valid,
-            ttlMilliseconds: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid),
+            name: waiter.request.name.text, token: attempt.request.token, fence: fence,
+            validMilliseconds: validMilliseconds, ttlMilliseconds: waiter.request.ttlMilliseconds,
+            deadline: now.advanced(byMilliseconds: validMilliseconds),
             hasOwnerToken: waiter.request.owner != nil)
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
@@ -237,24 +243,24 @@ final class QuorumLocks: LockProvider {
         waiter.timeout = runtime.deadlines.schedule(at: waiter.deadline) { [unowned self] in timeOut(id) }
         waiters[id] = waiter
         let name = waiter.request.name.text
-        perform(queues[ExactText(name), default: WaitQueue()].decisions.enqueue(id), on: name)
+        perform(queues[ExactText(name), default: WaitQueue()].machine.enqueue(id), on: name)
     }
 
     /// Ends a wait whose deadline has passed. If an attempt is in progress for this waiter or for another copy of its
-    /// call, it decides the outcome; it takes a bounded time.
+    /// call, that attempt decides the outcome, in bounded time.
     private func timeOut(_ id: WaiterID) {
         guard let waiter = waiters[id] else { return }
         let queue = queues[ExactText(waiter.request.name.text)]
-        guard ([id] + copies(of: waiter, id)).contains(where: { queue?.decisions.isAttempting($0) == true }) else {
+        guard ([id] + copyIDs(of: waiter, id)).contains(where: { queue?.machine.isAttempting($0) == true }) else {
             return giveUp(id, because: nil)
         }
         waiters[id]?.isOverdue = true
     }
 
-    /// Ends the overdue waits of this waiter and of the other copies of its call after an attempt was not granted.
+    /// Ends the overdue waits of this waiter and of the other copies of its call, because an attempt was not granted.
     private func endOverdueWaits(_ waiter: Waiter, _ id: WaiterID, because error: InterlockError?) {
-        for overdue in copies(of: waiter, id) + [id] where waiters[overdue]?.isOverdue == true {
-            giveUp(overdue, because: error)
+        for overdueID in copyIDs(of: waiter, id) + [id] where waiters[overdueID]?.isOverdue == true {
+            giveUp(overdueID, because: error)
         }
     }
 
@@ -268,24 +274,24 @@ final class QuorumLocks: LockProvider {
 
     private func leave(_ waiter: Waiter, id: WaiterID) {
         let name = waiter.request.name.text
-        guard let next = queues[ExactText(name)]?.decisions.remove(id) else { return }
-        perform(next, on: name)
+        guard let nextAction = queues[ExactText(name)]?.machine.remove(id) else { return }
+        perform(nextAction, on: name)
     }
 
     /// Retries at the head of the queue, because the lock may be free.
     func wake(_ name: String) {
-        guard let next = queues[ExactText(name)]?.decisions.wake() else { return }
-        perform(next, on: name)
+        guard let nextAction = queues[ExactText(name)]?.machine.wake() else { return }
+        perform(nextAction, on: name)
     }
 
-    /// Fails all waiters. Attempts in progress are completed, and their grants are released.
+    /// Fails all waiters. Attempts in progress continue, and their grants are released.
     func failWaiters(_ error: InterlockError) {
-        let failed = (Array(waiters) + Array(attempting)).sorted { $0.key < $1.key }
+        let failedWaiters = (Array(waiters) + Array(attempting)).sorted { $0.key < $1.key }
         waiters = [:]
         attempting = [:]
         for queue in queues.values { queue.timer?.cancel() }
         queues = [:]
-        for (_, waiter) in failed {
+        for (_, waiter) in failedWaiters {
             waiter.timeout?.cancel()
             fail(waiter, error)
         }
@@ -308,12 +314,12 @@ final class QuorumLocks: LockProvider {
         queues[ExactText(name)]?.timer?.cancel()
         queues[ExactText(name)]?.timer = nil
         guard let waiter = waiters[id] else { return }
-        let next = QuorumRetry.nextAttempt(
+        let retryAt = QuorumRetry.nextAttempt(
             after: runtime.time.now(), deadline: waiter.deadline, random: .random(in: 0...1, using: &runtime.entropy))
-        guard let next else { return }
-        let timer = runtime.deadlines.schedule(at: next) { [unowned self] in
-            guard let next = queues[ExactText(name)]?.decisions.timerFired() else { return }
-            perform(next, on: name)
+        guard let retryAt else { return }
+        let timer = runtime.deadlines.schedule(at: retryAt) { [unowned self] in
+            guard let nextAction = queues[ExactText(name)]?.machine.timerFired() else { return }
+            perform(nextAction, on: name)
         }
         queues[ExactText(name)]?.timer = timer
     }
@@ -323,71 +329,80 @@ final class QuorumLocks: LockProvider {
         queues[ExactText(name)]?.timer?.cancel()
         attempt(waiter, .anyCaller) { [self] attempt, outcome in
             switch outcome {
-            case .granted(let fence, let valid):
-                granted(fence, valid: valid, id, waiter, by: attempt)
+            case .granted(let fence, let validMilliseconds):
+                attemptGranted(fence, validMilliseconds: validMilliseconds, id, waiter, by: attempt)
             case .held, .contended:
                 queues[ExactText(name)]?.unavailableSince = nil
                 endOverdueWaits(waiter, id, because: nil)
-                guard let next = queues[ExactText(name)]?.decisions.refused(id) else { return }
-                perform(next, on: name)
+                guard let nextAction = queues[ExactText(name)]?.machine.attemptRefused(id) else { return }
+                perform(nextAction, on: name)
             case .unavailable(let error):
                 endOverdueWaits(waiter, id, because: error)
-                unavailable(error, id, on: name)
+                majorityUnavailable(error, id, on: name)
             }
         }
     }
 
-    private func granted(_ fence: Int64, valid: Int64, _ id: WaiterID, _ waiter: Waiter, by attempt: QuorumAttempt) {
+    private func attemptGranted(
+        _ fence: Int64, validMilliseconds: Int64, _ id: WaiterID, _ waiter: Waiter, by attempt: QuorumAttempt
+    ) {
         let name = waiter.request.name.text
         queues[ExactText(name)]?.unavailableSince = nil
         // The other copies of the call share its grant. They are removed while the attempt still counts as in progress,
         // so that none of them starts another.
         var copies: [Waiter] = []
-        for other in queues[ExactText(name)]?.decisions.isAttempting(id) == true ? self.copies(of: waiter, id) : [] {
-            guard let copy = waiters.removeValue(forKey: other) else { continue }
+        let isAttempting = queues[ExactText(name)]?.machine.isAttempting(id) == true
+        for copyID in isAttempting ? copyIDs(of: waiter, id) : [] {
+            guard let copy = waiters.removeValue(forKey: copyID) else { continue }
             copy.timeout?.cancel()
-            _ = queues[ExactText(name)]?.decisions.remove(other)
+            _ = queues[ExactText(name)]?.machine.remove(copyID)
             copies.append(copy)
         }
-        guard let (isWanted, next) = queues[ExactText(name)]?.decisions.granted(id) else { return attempt.abandon() }
+        guard let (isWanted, nextAction) = queues[ExactText(name)]?.machine.attemptGranted(id) else {
+            return attempt.abandon()
+        }
         if isWanted { waiters.removeValue(forKey: id)?.timeout?.cancel() }
-        var isDelivered = isWanted && deliver(fence, valid: valid, to: waiter, by: attempt)
-        for copy in copies { isDelivered = deliver(fence, valid: valid, to: copy, by: attempt) || isDelivered }
-        perform(next, on: name)
+        var isDelivered =
+            isWanted && deliver(fence, validMilliseconds: validMilliseconds, to: waiter, by: attempt)
+        for copy in copies {
+            isDelivered = deliver(fence, validMilliseconds: validMilliseconds, to: copy, by: attempt) || isDelivered
+        }
+        perform(nextAction, on: name)
         guard !isDelivered else { return }
-        // The waiter has left. The lease is released first, so that the next local attempt finds the lock free.
+        // The waiter has left. Release the lease first, so that the next local attempt finds the lock free.
         attempt.abandon()
         endOverdueWaits(waiter, id, because: nil)
         wake(name)
     }
 
-    /// Returns the other waiters with the same owner and the same request. O(waiters) for a grant to an owner.
-    private func copies(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
+    /// Returns the IDs of the other waiters with the same owner and the same request. O(waiters).
+    private func copyIDs(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
         guard let owner = waiter.request.owner, let queue = queues[ExactText(waiter.request.name.text)] else { return [] }
         let key = CallKey(waiter.request, owner: owner)
-        return queue.decisions.all.filter { other in
-            other != id
-                && waiters[other].map { other in other.request.owner.map { CallKey(other.request, owner: $0) } == key }
-                    ?? false
+        return queue.machine.all.filter { otherID in
+            otherID != id
+                && waiters[otherID].map { other in
+                    other.request.owner.map { CallKey(other.request, owner: $0) } == key
+                } ?? false
         }
     }
 
-    /// Retries, but fails the waiter when the outage has lasted for `redis.timeout`.
-    private func unavailable(_ error: InterlockError, _ id: WaiterID, on name: String) {
+    /// Retries an attempt that no majority answered. Fails the waiter once that has lasted for `redis.timeout`.
+    private func majorityUnavailable(_ error: InterlockError, _ id: WaiterID, on name: String) {
         guard let queue = queues[ExactText(name)] else { return }
         let now = runtime.time.now()
         let since = queue.unavailableSince ?? now
         queues[ExactText(name)]?.unavailableSince = since
-        let next: QuorumQueue.Action?
+        let nextAction: QuorumQueue.Action?
         if now < since.advanced(byMilliseconds: runtime.timeoutMilliseconds) {
-            next = queues[ExactText(name)]?.decisions.refused(id)
+            nextAction = queues[ExactText(name)]?.machine.attemptRefused(id)
         } else {
             if let waiter = waiters.removeValue(forKey: id) {
                 waiter.timeout?.cancel()
                 fail(waiter, error)
             }
-            next = queues[ExactText(name)]?.decisions.failed(id)
+            nextAction = queues[ExactText(name)]?.machine.attemptFailed(id)
         }
-        if let next { perform(next, on: name) }
+        if let nextAction { perform(nextAction, on: name) }
     }
 }

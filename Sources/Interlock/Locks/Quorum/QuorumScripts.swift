@@ -13,7 +13,7 @@ struct QuorumAcquireScript: ScriptCommand {
     var keys: KeySpace
     var name: String
     var token: String
-    var ttl: Int64
+    var ttlMilliseconds: Int64
     var candidate: Candidate
 
     var keyCount: Int { 2 }
@@ -21,7 +21,7 @@ struct QuorumAcquireScript: ScriptCommand {
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeLockAndFence(of: name, into: &encoder)
         encoder.append(token)
-        encoder.append(ttl)
+        encoder.append(ttlMilliseconds)
         encoder.append(candidate.rawValue)
     }
 
@@ -44,15 +44,15 @@ struct QuorumFenceScript: ScriptCommand {
     var name: String
     var token: String
     var fence: Int64
-    var ttl: Int64
-    /// Restores the lease where it is missing; `nil` to record only the fence.
+    var ttlMilliseconds: Int64
+    /// The restore of a missing lease; `nil` to record only the fence.
     var restore: QuorumRenewal.Restore?
 
     /// The state of the lease on the server after the script.
     enum Outcome: Equatable {
-        /// The lease is there, under this number.
+        /// The server has the lease, under this number.
         case recorded(Int64)
-        /// Another attempt holds the lock, perhaps only briefly.
+        /// Another attempt holds the lock, perhaps only for a moment.
         case occupied
         case missing
     }
@@ -63,7 +63,7 @@ struct QuorumFenceScript: ScriptCommand {
         keys.encodeLockAndFence(of: name, into: &encoder)
         encoder.append(token)
         encoder.append(fence)
-        encoder.append(ttl)
+        encoder.append(ttlMilliseconds)
         guard let restore else { return }
         encoder.append(restore.found.number)
         encoder.append(restore.found.timeMilliseconds)
@@ -88,7 +88,7 @@ struct QuorumReleaseScript: ScriptCommand {
     var keys: KeySpace
     var name: String
     var token: String
-    /// The only kind of hold to release; `nil` for any.
+    /// The only kind of hold to release; `nil` for any kind.
     var only: Hold?
 
     enum Hold {
@@ -118,7 +118,7 @@ struct QuorumRenewScript: ScriptCommand {
     var keys: KeySpace
     var name: String
     var token: String
-    var ttl: Int64
+    var ttlMilliseconds: Int64
     /// The fence of the only lease to renew; `nil` for the token's current lease.
     var fence: Int64?
 
@@ -127,7 +127,7 @@ struct QuorumRenewScript: ScriptCommand {
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeLockAndFence(of: name, into: &encoder)
         encoder.append(token)
-        encoder.append(ttl)
+        encoder.append(ttlMilliseconds)
         if let fence { encoder.append(fence) }
     }
 
@@ -166,7 +166,8 @@ struct QuorumInspectScript: ScriptCommand {
     struct Reply {
         var token: String?
         /// The remaining time in milliseconds; -1 if the lock never expires, -2 if it has no holder.
-        var ttl: Int64
+        var ttlMilliseconds: Int64
+        /// The number of the last grant on this server; `nil` if the server has no number.
         var number: Int64?
     }
 
@@ -183,10 +184,10 @@ struct QuorumInspectScript: ScriptCommand {
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        guard let parts = reply.array, parts.count == 3, let ttl = parts[1].integer else {
+        guard let parts = reply.array, parts.count == 3, let ttlMilliseconds = parts[1].integer else {
             throw reply.unexpected(for: "quorum-inspect.lua")
         }
-        return Reply(token: parts[0].text, ttl: ttl, number: parts[2].integer)
+        return Reply(token: parts[0].text, ttlMilliseconds: ttlMilliseconds, number: parts[2].integer)
     }
 }
 

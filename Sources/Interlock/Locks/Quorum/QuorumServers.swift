@@ -3,25 +3,25 @@ internal import Logging
 internal import NIOCore
 internal import RedisClient
 
-/// The independent servers of a quorum: one connection to each, and the leftovers to clean up on servers that were
+/// The independent servers of a quorum, with one connection to each, and the leftovers to clean up on servers that were
 /// unreachable. Confined to the coordinator's event loop.
 final class QuorumServers {
     typealias Server = QuorumRound.Server
 
-    /// A token that may be stored in a lock although no lease relies on it.
+    /// A token that a lock may still contain although no lease relies on it.
     struct Leftover {
         var name: String
         var token: String
         /// The only kind of hold to release, so that a later lease of an owner that chose the token stays; `nil` for
-        /// any.
+        /// any kind.
         var only: QuorumReleaseScript.Hold?
-        /// The time of its expiry.
+        /// The time at which the token expires.
         var until: Instant
     }
 
     private static let leftoverCapacity = 10_000
-    /// The maximum number of renewals whose restores are yet to be checked. Renewals beyond that restore nothing; a
-    /// later one may.
+    /// The maximum number of renewals whose restores are yet to be checked. Further renewals restore nothing, which a
+    /// later renewal may do.
     static let restoreCheckCapacity = 10_000
 
     private let runtime: CoordinatorRuntime
@@ -30,8 +30,8 @@ final class QuorumServers {
     /// The names of the servers, without credentials.
     let names: [String]
     private var leftovers: [[Leftover]]
-    /// The servers whose absence has been logged.
-    private var missing: Set<Server> = []
+    /// The servers whose failure was logged.
+    private var downServers: Set<Server> = []
     /// The renewals whose restores are yet to be checked.
     var pendingRestoreChecks = 0
 
@@ -47,15 +47,15 @@ final class QuorumServers {
     }
 
     var count: Int { pipelines.count }
-    var commandsSent: Int64 { pipelines.reduce(0) { $0 + $1.commandsSent } }
+    var commandsSent: Int64 { pipelines.reduce(0) { $0 + $1.sentCommandCount } }
     var majority: Int { QuorumTally.majority(of: count) }
     /// The number of connected servers.
-    var reachable: Int { pipelines.count(where: { $0.isUp }) }
+    var reachableCount: Int { pipelines.count(where: { $0.isUp }) }
 
-    /// Returns whether a majority is connected, but no majority has fewer than `pendingCount` replies outstanding.
-    /// Without a connected majority, calls fail immediately.
+    /// Returns whether a majority is connected but too many of its servers owe `pendingCount` replies or more. Without
+    /// a connected majority, calls fail immediately, so the quorum is not busy.
     func isBusy(from pendingCount: Int) -> Bool {
-        reachable >= majority && pipelines.count(where: { $0.isUp && $0.pendingCount < pendingCount }) < majority
+        reachableCount >= majority && pipelines.count(where: { $0.isUp && $0.pendingCount < pendingCount }) < majority
     }
 
     /// Starts connecting to all servers.
@@ -69,7 +69,7 @@ final class QuorumServers {
 
     /// Makes new connections use the passwords and certificates of `new`, which has the servers in the same order.
     func replaceSecrets(by new: [RedisConfiguration]) {
-        for (known, new) in zip(configurations, new) { known.replaceSecrets(by: new) }
+        for (configuration, new) in zip(configurations, new) { configuration.replaceSecrets(by: new) }
     }
 
     /// Disconnects permanently. Pending commands fail.
@@ -78,7 +78,7 @@ final class QuorumServers {
     }
 
     private func serverConnected(_ server: Server) {
-        missing.remove(server)
+        downServers.remove(server)
         runtime.logger.log(.quorumConnected, ["redis": names[server]])
         let now = runtime.time.now()
         let pending = leftovers[server].filter { $0.until > now }
@@ -87,37 +87,37 @@ final class QuorumServers {
     }
 
     private func serverDisconnected(_ server: Server, _ error: RedisError) {
-        guard missing.insert(server).inserted else { return }
+        guard downServers.insert(server).inserted else { return }
         runtime.logger.log(.quorumLost, ["redis": names[server], "error": "\(error)"])
     }
 
     // MARK: Commands
 
-    /// Sends a script to one server. After `redis.timeout` it fails and the connection is dropped.
+    /// Sends a script to one server. After `redis.timeout`, the script fails and the connection is dropped.
     func send<Script: ScriptCommand>(
         _ script: Script, to server: Server, completion: @escaping (Result<Script.Reply, RedisError>) -> Void
     ) {
         pipelines[server].send(script, completion: completion)
     }
 
-    /// Runs a script on every server. `completion` gets the answers, by server, when all have arrived or the time is
-    /// up; `nil` for a server that has not answered.
+    /// Runs a script on every server. Calls `completion` with the answers, by server, when all have arrived or the time
+    /// is up. The answer is `nil` for a server that has not answered.
     func ask<Script: ScriptCommand>(
-        _ script: Script, within milliseconds: Int64,
+        _ script: Script, withinMilliseconds milliseconds: Int64,
         completion: @escaping ([Result<Script.Reply, RedisError>?]) -> Void
     ) {
-        ask(script, within: milliseconds, until: { _ in false }, completion: completion)
+        ask(script, withinMilliseconds: milliseconds, until: { _ in false }, completion: completion)
     }
 
     /// Runs a script on every server until `isEnough` accepts the answers, all have arrived or the time is up.
     private func ask<Script: ScriptCommand>(
-        _ script: Script, within milliseconds: Int64,
+        _ script: Script, withinMilliseconds milliseconds: Int64,
         until isEnough: @escaping ([Result<Script.Reply, RedisError>?]) -> Bool,
         completion: @escaping ([Result<Script.Reply, RedisError>?]) -> Void
     ) {
-        let question = QuorumQuestion<Script.Reply>(servers: count, isEnough: isEnough, completion: completion)
-        let end = runtime.time.now().advanced(byMilliseconds: milliseconds)
-        question.timeout = runtime.deadlines.schedule(at: end) { question.finish() }
+        let question = QuorumQuestion<Script.Reply>(serverCount: count, isEnough: isEnough, completion: completion)
+        let deadline = runtime.time.now().advanced(byMilliseconds: milliseconds)
+        question.timeout = runtime.deadlines.schedule(at: deadline) { question.finish() }
         for server in 0..<count {
             send(script, to: server) { question.receive($0, from: server) }
         }
@@ -125,12 +125,12 @@ final class QuorumServers {
 
     /// Runs a script with a yes-or-no reply on every server until a majority decides.
     func poll<Script: ScriptCommand>(
-        _ script: Script, within milliseconds: Int64,
+        _ script: Script, withinMilliseconds milliseconds: Int64,
         completion: @escaping (_ verdict: QuorumTally.Verdict, _ answers: [Result<Bool, RedisError>?]) -> Void
     ) where Script.Reply == Bool {
-        let servers = count
+        let serverCount = count
         func verdict(_ answers: [Result<Bool, RedisError>?], missing: QuorumTally.Answer?) -> QuorumTally.Verdict {
-            var tally = QuorumTally(servers: servers)
+            var tally = QuorumTally(servers: serverCount)
             for answer in answers {
                 switch answer {
                 case .success(let isYes)?: tally.count(isYes ? .yes : .no)
@@ -141,7 +141,7 @@ final class QuorumServers {
             return tally.verdict
         }
         ask(
-            script, within: milliseconds, until: { verdict($0, missing: nil) != .open },
+            script, withinMilliseconds: milliseconds, until: { verdict($0, missing: nil) != .open },
             completion: { completion(verdict($0, missing: .failed), $0) })
     }
 
@@ -153,7 +153,7 @@ final class QuorumServers {
 
     // MARK: Cleanup
 
-    /// Releases a lock on one server, now or when the server is back.
+    /// Releases a lock on one server, now or when the server is connected again.
     func free(_ leftover: Leftover, on server: Server) {
         let script = QuorumReleaseScript(
             keys: runtime.keys, name: leftover.name, token: leftover.token, only: leftover.only)
@@ -166,10 +166,10 @@ final class QuorumServers {
     /// Creates the error for a call that no majority has answered.
     func unavailable(because failure: (server: Server, error: RedisError)?) -> InterlockError {
         let cause = failure.map { "\(names[$0.server]): \($0.error.message)" } ?? "they did not answer in time"
-        return InterlockError(.unavailable, "no majority of the \(count) Redis servers could be reached: \(cause)")
+        return InterlockError(.unavailable, "could not reach a majority of the \(count) Redis servers: \(cause)")
     }
 
-    /// Creates the same error from the answers to a question.
+    /// Creates the error for a call that no majority has answered, from the answers.
     func unavailable<Reply>(_ answers: [Result<Reply, RedisError>?]) -> InterlockError {
         for (server, answer) in answers.enumerated() {
             if case .failure(let error)? = answer { return unavailable(because: (server, error)) }
@@ -183,14 +183,14 @@ private final class QuorumQuestion<Reply> {
     typealias Answers = [Result<Reply, RedisError>?]
 
     private var answers: Answers
-    private var open: Int
+    private var unansweredCount: Int
     private let isEnough: (Answers) -> Bool
     private var completion: ((Answers) -> Void)?
     var timeout: Deadlines.Entry?
 
-    init(servers: Int, isEnough: @escaping (Answers) -> Bool, completion: @escaping (Answers) -> Void) {
-        answers = Array(repeating: nil, count: servers)
-        open = servers
+    init(serverCount: Int, isEnough: @escaping (Answers) -> Bool, completion: @escaping (Answers) -> Void) {
+        answers = Array(repeating: nil, count: serverCount)
+        unansweredCount = serverCount
         self.isEnough = isEnough
         self.completion = completion
     }
@@ -198,8 +198,8 @@ private final class QuorumQuestion<Reply> {
     func receive(_ answer: Result<Reply, RedisError>, from server: QuorumRound.Server) {
         guard completion != nil else { return }
         answers[server] = answer
-        open -= 1
-        if open == 0 || isEnough(answers) { finish() }
+        unansweredCount -= 1
+        if unansweredCount == 0 || isEnough(answers) { finish() }
     }
 
     func finish() {

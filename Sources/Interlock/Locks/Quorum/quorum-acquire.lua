@@ -4,8 +4,8 @@
 -- KEYS  1 lock  2 fence
 -- ARGV  1 token  2 ttl in ms  3 "take": any caller may acquire it; "own": only its current owner
 -- Reply {1, number}: granted; {2, number}: extended for the same owner;
---       {0, ttl in ms (-1: no expiry), 1 if a lease relies on it, 0 if its holder may have no majority}: held by
---       another
+--       {0, ttl in ms (-1: no expiry), 1 if a lease relies on it, 0 if its holder may have no majority}: another holder
+--       has it
 --
 -- Guarantees that at most one token is in the lock, that the number of a grant is higher than all that this server has
 -- recorded, and that an owner that acquires again never shortens its lease. A minted number is even; quorum-fence.lua

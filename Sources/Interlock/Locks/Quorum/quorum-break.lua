@@ -5,7 +5,7 @@
 -- Reply the server's time in ms: broken; 0: there is no lease (no such key, not a string, or without a ttl), or
 --       another's
 --
--- Guarantees that only strings with a ttl are ever deleted. The next grant has a higher fence, as every grant has.
+-- Guarantees that only strings with a ttl are deleted. The next grant has a higher fence, like every grant.
 
 local only_token = ARGV[1]
 if redis.call('TYPE', KEYS[1]).ok ~= 'string' or redis.call('PTTL', KEYS[1]) < 0 then return 0 end

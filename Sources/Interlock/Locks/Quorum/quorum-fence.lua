@@ -1,6 +1,5 @@
 -- needs: quorum
--- Records the fence of a lease on a server that holds it. For a renewal also restores a lease that this server has
--- lost.
+-- Records the fence of a lease on a server that has it. For a renewal, also restores a lease that this server has lost.
 --
 -- KEYS  1 lock  2 fence
 -- ARGV  1 token  2 the lease's fence, odd  3 ttl in ms
@@ -9,12 +8,12 @@
 -- Reply the number that is now recorded here; 0: the token does not hold the lock, and nothing was restored;
 --       -1: nothing was restored, but no lease relies on the token in the lock yet, and it may soon be gone
 --
--- Guarantees that the number here is odd from now on while the token is in the lock, and is the lease's fence
--- unless a higher number was recorded since the renewal read it. A lease is restored only into a free lock, only if no
--- fence was recorded here since, only within the given time, and for no longer than the renewal asked for. The fence
--- replaces a higher number that was minted for this token, or that the renewal found here with the token or unrecorded:
--- such a number belongs to no later lease. A higher number that is recorded in a free lock may belong to one, and
--- stays.
+-- Guarantees that, while the token is in the lock, the number here is odd from now on. It is the lease's fence unless a
+-- higher number was recorded since the renewal read it. A lease is restored only into a free lock, only if no fence was
+-- recorded here since, only within the given time, and for no longer than the renewal asked for. The fence replaces a
+-- higher number that was minted for this token, or that the renewal found here with the token or unrecorded, because
+-- such a number belongs to no later lease. A higher number that is recorded in a free lock stays, because it may belong
+-- to a later lease.
 
 local token, fence, ttl, found_number, found_time, window = unpack(ARGV)
 fence = tonumber(fence)

@@ -1,4 +1,4 @@
--- Describes a lock on this server at a single moment.
+-- Describes a lock on this server at one moment.
 --
 -- KEYS  1 lock  2 fence
 -- ARGV  none

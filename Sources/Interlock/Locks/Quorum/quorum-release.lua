@@ -1,4 +1,4 @@
--- Releases a lock on this server that the token holds.
+-- Releases a lock on this server if the token holds it.
 --
 -- KEYS  1 lock  2 fence
 -- ARGV  1 token
@@ -6,8 +6,8 @@
 --         only a hold under this recorded fence
 -- Reply 1: freed; 0: the token does not hold the lock, or not in that way
 --
--- Guarantees that no other owner's lease is touched, nor, given a fence, a later lease of the same owner: each grant
--- here has a higher number.
+-- Guarantees that the lease of another owner does not change, nor, given a fence, a later lease of the same owner: each
+-- grant here has a higher number.
 
 local token, only = unpack(ARGV)
 if redis.call('GET', KEYS[1]) ~= token then return 0 end

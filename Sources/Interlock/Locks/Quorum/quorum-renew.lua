@@ -6,8 +6,8 @@
 -- Reply {1: extended, 0: the token does not hold the lock or holds it under another fence; the number recorded here, 0:
 --       none; this server's time in ms}
 --
--- Guarantees that no other owner's lease is touched, nor, given a fence, a later lease of the same owner; that a free
--- lock stays free; and that the number does not lapse before the lease, however often the lease is extended.
+-- Guarantees that the lease of another owner does not change, nor, given a fence, a later lease of the same owner; that
+-- a free lock stays free; and that the number does not lapse before the lease, however often the lease is extended.
 
 local token, ttl, only_fence = unpack(ARGV)
 ttl = tonumber(ttl)

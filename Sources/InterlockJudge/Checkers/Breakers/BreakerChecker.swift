@@ -1,7 +1,7 @@
 internal import InterlockCore
 
 /// Checks that a sidecar that knows of a trip permits no call until the open time is over, and that no two states of a
-/// breaker have the same generation, because then no sidecar could tell which is newer.
+/// breaker have the same generation. Otherwise, no sidecar could tell which one is newer.
 ///
 /// A permit or guarded call is a violation if it was invoked after its sidecar reported the breaker open, and granted
 /// before the open time ended (or, if the open time has no end, before the next report). A later report of a state
@@ -18,16 +18,16 @@ struct BreakerChecker: HistoryChecker {
     static let invariant = Invariant.openBreakers
 
     /// The tolerance for the end of an open time, in milliseconds, if the clocks agree.
-    private static let tolerance: Int64 = 5
+    private static let toleranceMilliseconds: Int64 = 5
 
     /// The time after a jump of the Redis clock during which sidecars may still report ends by the old clock, in
     /// milliseconds.
-    private static let staleReportWindow: Int64 = 60_000
+    private static let staleReportMilliseconds: Int64 = 60_000
 
     /// The time that a sidecar may take to subscribe again once Redis is back, in milliseconds.
-    private static let resubscribeTime: Int64 = 1500
+    private static let resubscribeMilliseconds: Int64 = 1500
 
-    private struct Open: Sendable {
+    private struct OpenState: Sendable {
         var generation: Int64
         var since: Instant
         var until: Instant?
@@ -41,11 +41,11 @@ struct BreakerChecker: HistoryChecker {
     private let services: [ServiceRules]
     private let clockDrift: Double
     /// The open state that a sidecar knows, by sidecar and service.
-    private var openStates: [Int: [Open?]] = [:]
+    private var openStates: [Int: [OpenState?]] = [:]
     /// The newest reported change, by service.
     private var newest: [Change]
     private var pending = PendingFindings()
-    /// The time of Redis's last return, by sidecar that had been cut off.
+    /// The time when a sidecar that had been cut off last reached Redis again, by sidecar.
     private var lastReconnect: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {
@@ -62,20 +62,21 @@ struct BreakerChecker: HistoryChecker {
         case .ended(let call, .done(.passed), _):
             judge(call, "passed", at: step.at)
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
-            compare(Change(generation: generation, state: state), service, at: step.at, into: &violations)
-            let before = openStates[sidecar]?[service]
-            guard generation >= before?.generation ?? .min else { return }
+            checkGeneration(of: Change(generation: generation, state: state), service, at: step.at, into: &violations)
+            let previous = openStates[sidecar]?[service]
+            guard generation >= previous?.generation ?? .min else { return }
             if openStates[sidecar] == nil { openStates[sidecar] = services.map { _ in nil } }
-            guard state == .open, faults.lastClockJump.advanced(byMilliseconds: Self.staleReportWindow) < step.at else {
+            guard state == .open, faults.lastClockJump.advanced(byMilliseconds: Self.staleReportMilliseconds) < step.at
+            else {
                 openStates[sidecar]?[service] = nil
                 pending.explain(service, generation: generation, at: step.at)
                 return
             }
-            if let before, before.generation == generation {
+            if let previous, previous.generation == generation {
                 // More failed probes extend the open time.
-                if let end = before.until { openStates[sidecar]?[service]?.until = until.map { max($0, end) } }
+                if let end = previous.until { openStates[sidecar]?[service]?.until = until.map { max($0, end) } }
             } else {
-                openStates[sidecar]?[service] = Open(generation: generation, since: step.at, until: until)
+                openStates[sidecar]?[service] = OpenState(generation: generation, since: step.at, until: until)
             }
         case .faultBegan(_, let kind, let sidecar):
             forget(kind, sidecar)
@@ -91,18 +92,18 @@ struct BreakerChecker: HistoryChecker {
         }
     }
 
-    private mutating func judge(_ call: Call, _ word: String, at instant: Instant) {
+    /// Records a violation if the call's sidecar knew that the breaker was open. `verb` describes the violation.
+    private mutating func judge(_ call: Call, _ verb: String, at instant: Instant) {
         guard let service = call.demand?.service, let open = openStates[call.sidecar]?[service], call.invoked >= open.since else {
             return
         }
         // Once Redis is back, a sidecar reads the changes that it missed, but does not publish them.
-        guard open.since > (lastReconnect[call.sidecar] ?? .distantPast).advanced(byMilliseconds: Self.resubscribeTime) else {
-            return
-        }
+        let reconnectedAt = lastReconnect[call.sidecar] ?? .distantPast
+        guard open.since > reconnectedAt.advanced(byMilliseconds: Self.resubscribeMilliseconds) else { return }
         // The sidecar measures the remaining time by its own clock.
         let end = open.until.map { until in
-            let drift = Int64(Double(until.nanoseconds - open.since.nanoseconds) * clockDrift / 1e6)
-            return until.advanced(byMilliseconds: -Self.tolerance - drift)
+            let driftMilliseconds = Int64(Double(until.nanoseconds - open.since.nanoseconds) * clockDrift / 1e6)
+            return until.advanced(byMilliseconds: -Self.toleranceMilliseconds - driftMilliseconds)
         }
         guard end.map({ instant < $0 }) ?? true else { return }
         // The sidecar may have read from Redis a change that another sidecar reported earlier.
@@ -114,28 +115,32 @@ struct BreakerChecker: HistoryChecker {
                 violation: Violation(
                     Self.invariant, at: instant,
                     """
-                    \(services[service].name): sidecar \(call.sidecar) \(word) a call of client \(call.client), requested at \
-                    \(call.invoked.inMilliseconds) ms, although it knew that the breaker had been open since \(open.since.inMilliseconds) ms\(until), \
-                    generation \(open.generation)
+                    \(services[service].name): sidecar \(call.sidecar) \(verb) a call of client \(call.client), \
+                    requested at \(call.invoked.inMilliseconds) ms, although it knew that the breaker had been open \
+                    since \(open.since.inMilliseconds) ms\(until), generation \(open.generation)
                     """)))
     }
 
-    private mutating func compare(_ change: Change, _ service: Int, at instant: Instant, into violations: inout [Violation]) {
-        let before = newest[service]
-        if change.generation > before.generation {
+    /// Records a change. Reports it if an earlier change to another state has the same generation.
+    private mutating func checkGeneration(
+        of change: Change, _ service: Int, at instant: Instant, into violations: inout [Violation]
+    ) {
+        let previous = newest[service]
+        if change.generation > previous.generation {
             newest[service] = change
-        } else if change.generation == before.generation, change.state != before.state {
+        } else if change.generation == previous.generation, change.state != previous.state {
             newest[service] = change
             report(
                 at: instant, into: &violations,
                 """
-                \(services[service].name): the breaker changed from \(before.state.rawValue) to \(change.state.rawValue) with the same \
-                generation \(change.generation)
+                \(services[service].name): the breaker changed from \(previous.state.rawValue) to \
+                \(change.state.rawValue) with the same generation \(change.generation)
                 """)
         }
     }
 
-    // The end of another fault does not reconnect a sidecar whose connections are still being reset.
+    /// Records when the affected sidecars reached Redis again; `.distantFuture` while a fault resets their connections.
+    /// The end of another fault does not reconnect such a sidecar.
     private mutating func reconnected(_ sidecar: Int?, at instant: Instant, from kind: FaultKind) {
         let affectedSidecars = sidecar.map { [$0] } ?? Array(Set(openStates.keys).union(lastReconnect.keys))
         for affected in affectedSidecars where kind.mayCause(.brokenConnections) || lastReconnect[affected] != .distantFuture {
@@ -143,6 +148,7 @@ struct BreakerChecker: HistoryChecker {
         }
     }
 
+    /// Forgets the open states that a fault may have ended or that sidecars may have forgotten.
     private mutating func forget(_ kind: FaultKind, _ sidecar: Int?) {
         if kind.mayCause(.lostCounts) {
             openStates.removeAll()

@@ -3,9 +3,10 @@ internal import InterlockCore
 /// Checks that a forced state lasts until its end, or until an operator changes it, whatever happens to Redis.
 ///
 /// A sidecar's report of another state is a violation if it has a later generation and no report of the forced state
-/// follows within half a second. Forced states are not judged if Redis lost data or its clock jumped before the
-/// operator received the answer. A jump of the Redis clock alone must not end a forced state; a jump and another fault
-/// together may, because the sidecars that measured the time may have been killed. Uses O(services) memory.
+/// follows within half a second. The checker does not judge a forced state if Redis lost data or its clock jumped
+/// before the operator received the answer. A jump of the Redis clock alone must not end a forced state. A jump and
+/// another fault together may, because the fault may have killed the sidecars that measured the time. Uses O(services)
+/// memory.
 struct ForcedStateChecker: HistoryChecker {
     static let invariant = Invariant.forcedStates
 
@@ -17,13 +18,13 @@ struct ForcedStateChecker: HistoryChecker {
         var generation: Int64?
     }
 
-    /// The tolerance for an end, in milliseconds.
-    private static let tolerance: Int64 = 200
+    /// The tolerance for the end of a forced state, in milliseconds.
+    private static let toleranceMilliseconds: Int64 = 200
 
     private let services: [ServiceRules]
     private var forced: [Int: Forced] = [:]
     private var pending = PendingFindings()
-    /// The time of the operator's last request, by service. The event of a request has no state.
+    /// The time of the operator's last request, by service.
     private var requestedAt: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {
@@ -44,28 +45,29 @@ struct ForcedStateChecker: HistoryChecker {
                 ? nil
                 : Forced(
                     state: state == .open ? .open : .closed, since: step.at,
-                    until: (until ?? .distantFuture).advanced(byMilliseconds: until == nil ? 0 : -Self.tolerance))
+                    until: (until ?? .distantFuture).advanced(
+                        byMilliseconds: until == nil ? 0 : -Self.toleranceMilliseconds))
         case .breakerSeen(let sidecar, let service, let state, let generation, _):
-            guard let expected = forced[service] else { return }
-            guard step.at < expected.until else { return forced[service] = nil }
+            guard let forcedState = forced[service] else { return }
+            guard step.at < forcedState.until else { return forced[service] = nil }
             // A late report may be older than the forced state.
-            guard !faults.wasActive(.delayedMessages, sidecar: sidecar, since: expected.since) else { return }
-            guard state != expected.state else {
+            guard !faults.wasActive(.delayedMessages, sidecar: sidecar, since: forcedState.since) else { return }
+            guard state != forcedState.state else {
                 // Contradicting reports that arrived earlier describe an earlier change.
                 pending.explain(service, generation: generation, at: step.at)
-                forced[service]?.generation = max(generation, expected.generation ?? generation)
+                forced[service]?.generation = max(generation, forcedState.generation ?? generation)
                 return
             }
-            guard faults.lastClockJump < expected.since || !faults.wasActive(.anyExceptClockJump, since: expected.since) else {
-                return
-            }
+            let hasClockJumped = faults.lastClockJump >= forcedState.since
+            guard !hasClockJumped || !faults.wasActive(.anyExceptClockJump, since: forcedState.since) else { return }
             // Changes from before the forced state may be reported after it.
-            guard let reported = expected.generation, generation > reported else { return }
+            guard let reportedGeneration = forcedState.generation, generation > reportedGeneration else { return }
             let finding = Violation(
                 Self.invariant, at: step.at,
                 """
-                \(services[service].name): forced \(expected.state.rawValue), but sidecar \(sidecar) reports \(state.rawValue), \
-                generation \(generation), \(step.at.millisecondsRoundedUp(since: expected.since)) ms later
+                \(services[service].name): forced \(forcedState.state.rawValue), but sidecar \(sidecar) reports \
+                \(state.rawValue), generation \(generation), \
+                \(step.at.millisecondsRoundedUp(since: forcedState.since)) ms later
                 """)
             pending.append(.init(service: service, generation: generation, until: nil, violation: finding))
         default:

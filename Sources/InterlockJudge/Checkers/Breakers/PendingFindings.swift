@@ -8,14 +8,14 @@ struct PendingFindings: Sendable {
         var service: Int
         /// The generation of the state that the finding contradicts.
         var generation: Int64
-        /// The latest time of a report that explains the finding; `nil` if any later report does.
+        /// The time before which a report explains the finding; `nil` if any later report does.
         var until: Instant?
         var violation: Violation
     }
 
     /// The time to wait for an explanation, in nanoseconds.
-    private static let explanationWindow: Int64 = 500_000_000
-    /// The maximum number of findings. The oldest are dropped first.
+    private static let explanationNanoseconds: Int64 = 500_000_000
+    /// The maximum number of findings. Above it, `append` drops the oldest.
     private static let capacity = 1024
 
     private var findings: Deque<Finding> = []
@@ -37,7 +37,9 @@ struct PendingFindings: Sendable {
 
     /// Reports the findings that were not explained in time.
     mutating func finalize(at instant: Instant, into violations: inout [Violation]) {
-        while let first = findings.first, first.violation.at.nanoseconds + Self.explanationWindow <= instant.nanoseconds {
+        while let first = findings.first,
+            first.violation.at.nanoseconds + Self.explanationNanoseconds <= instant.nanoseconds
+        {
             violations.append(first.violation)
             findings.removeFirst()
         }

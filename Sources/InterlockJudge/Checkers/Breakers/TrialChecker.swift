@@ -7,11 +7,11 @@ internal import InterlockCore
 /// active trials no longer count. If sidecars were cut off from Redis, that report may arrive up to half a second after
 /// the finding.
 ///
-/// While Redis is down, a sidecar cannot count the fleet's trials. The checker therefore ignores permits that may have
-/// been granted then, unless the service has the policy `deny` and the fleet's breaker was not closed. A sidecar that
-/// opened a breaker on its own also grants its own trials. All state is dropped when Redis loses its data or its clock
-/// jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Uses
-/// O(services + trial permits) memory.
+/// While Redis is down, a sidecar cannot count the fleet's trials. The checker therefore ignores permits that a sidecar
+/// may have granted then, unless the service has the policy `deny` and the fleet's breaker was not closed. A sidecar
+/// that opened a breaker on its own also grants its own trials. The checker drops its state when Redis loses its data
+/// or its clock jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Uses O(services
+/// + trial permits) memory.
 struct TrialChecker: HistoryChecker {
     static let invariant = Invariant.trials
 
@@ -30,13 +30,13 @@ struct TrialChecker: HistoryChecker {
         var state: BreakerSnapshot.State?
     }
 
-    private let recovery: Int64
+    private let recoveryMilliseconds: Int64
     private let clockDrift: Double
     private var services: [Service]
     private var pending = PendingFindings()
 
     init(rules: HistoryRules) {
-        recovery = rules.recovery
+        recoveryMilliseconds = rules.recoveryMilliseconds
         clockDrift = rules.clockDrift
         services = rules.services.map { Service(rules: $0) }
     }
@@ -52,7 +52,7 @@ struct TrialChecker: HistoryChecker {
                 services[service].trials.removeAll(keepingCapacity: true)
             }
         case .ended(let call, .done(.permitted(let permit, state: .halfOpen)), _):
-            granted(permit, call, at: step.at, faults: faults, into: &violations)
+            trialGranted(permit, call, at: step.at, faults: faults, into: &violations)
         case .breakerSeen(_, let service, let state, let generation, _):
             guard generation > services[service].generation else { return }
             services[service].generation = generation
@@ -71,34 +71,35 @@ struct TrialChecker: HistoryChecker {
         }
     }
 
-    private mutating func granted(
+    private mutating func trialGranted(
         _ permit: PermitNumber, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
-        guard let number = call.demand?.service, let maximum = services[number].rules.halfOpenPermits else { return }
-        let rules = services[number].rules
+        guard let service = call.demand?.service, let maximum = services[service].rules.halfOpenPermits else { return }
+        let rules = services[service].rules
         guard !faults.wasActive(.lostCounts, since: call.invoked) else { return }
-        let since = call.invoked.advanced(byMilliseconds: -recovery)
+        let since = call.invoked.advanced(byMilliseconds: -recoveryMilliseconds)
         if faults.wasActive(.outage, sidecar: call.sidecar, since: since) {
-            guard rules.whenRedisIsDown == .deny, let state = services[number].state, state != .closed else { return }
+            guard rules.whenRedisIsDown == .deny, let state = services[service].state, state != .closed else { return }
         }
-        services[number].trials.removeAll { $0.expiresAt <= instant }
+        services[service].trials.removeAll { $0.expiresAt <= instant }
         // Redis rounds down to whole milliseconds.
-        let lifetime = Int64(Double(rules.permitLifetime) * (1 - clockDrift)) - 1
-        services[number].trials.append(Trial(permit: permit, expiresAt: call.invoked.advanced(byMilliseconds: lifetime)))
-        let count = services[number].trials.count
+        let lifetimeMilliseconds = Int64(Double(rules.permitLifetimeMilliseconds) * (1 - clockDrift)) - 1
+        let expiresAt = call.invoked.advanced(byMilliseconds: lifetimeMilliseconds)
+        services[service].trials.append(Trial(permit: permit, expiresAt: expiresAt))
+        let count = services[service].trials.count
         guard count > maximum else { return }
-        // Each surplus trial is reported once.
-        services[number].trials.removeFirst()
+        // Removing one trial makes sure that the checker reports each surplus trial once.
+        services[service].trials.removeFirst()
         let violation = Violation(
             Self.invariant, at: instant,
             "\(rules.name): \(count) trial permits are in use, the last one \(permit) of client \(call.client); the breaker allows \(maximum)"
         )
         // Two half-open states are at least an open time apart. Only an outage can delay a report that long.
-        guard faults.wasActive(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {
+        guard faults.wasActive(.outage, since: call.invoked.advanced(byMilliseconds: -recoveryMilliseconds)) else {
             return violations.append(violation)
         }
         pending.append(
             PendingFindings.Finding(
-                service: number, generation: services[number].generation, until: nil, violation: violation))
+                service: service, generation: services[service].generation, until: nil, violation: violation))
     }
 }

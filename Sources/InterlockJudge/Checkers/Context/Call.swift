@@ -6,9 +6,9 @@ struct Call: Sendable {
     var sidecar: Int
     var operation: Operation
     var invoked: Instant
-    /// The number of leases granted before the call, over all locks. A grant of this call is known to be later than
-    /// those.
-    var grantsBefore: Int
+    /// The number of leases that were granted before the call, over all locks. A lease granted to this call is known to
+    /// be newer.
+    var earlierGrantCount: Int
 
     /// The amount that the call may take from its service's limits; `nil` if it takes nothing.
     var demand: Demand? {
@@ -20,14 +20,16 @@ struct Call: Sendable {
         }
     }
 
-    /// The lock that the call may hold, and its TTL in milliseconds; `nil` if it cannot hold one.
-    var lockAndTTL: (lock: Int, ttl: Int64)? {
+    /// The lock that the call may hold, and the TTL in milliseconds; `nil` if the call cannot hold a lock.
+    var lockAndTTL: (lock: Int, ttlMilliseconds: Int64)? {
         switch operation {
-        case .acquire(let lock, _, let ttl, _, _), .renew(let lock, _, let ttl): (lock, ttl)
+        case .acquire(let lock, _, let ttlMilliseconds, _, _), .renew(let lock, _, let ttlMilliseconds):
+            (lock, ttlMilliseconds)
         case .release, .take, .permit, .report, .proxied: nil
         }
     }
 
+    /// The amount that a call may take from its service's limits.
     struct Demand: Sendable {
         var service: Int
         var cost: Int64

@@ -24,7 +24,7 @@ extension Instant {
     /// An instant before all others.
     static let distantPast = Instant(nanoseconds: .min)
 
-    /// The milliseconds with three decimals, for findings.
+    /// The time in milliseconds with three decimals, for findings.
     var inMilliseconds: String {
         let microseconds = nanoseconds / 1000
         let fraction = String(abs(microseconds % 1000))

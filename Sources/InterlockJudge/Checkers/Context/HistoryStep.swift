@@ -5,10 +5,11 @@ struct HistoryStep: Sendable {
     enum Kind: Sendable {
         case invoked(Call, LeaseChange?)
         case ended(Call, OperationEnding, LeaseChange?)
-        /// A resource decided on a write. The lease is `nil` if it is no longer remembered.
+        /// A resource accepted or refused a write. The lease is `nil` if `LeaseBook` no longer remembers it.
         case wrote(RecordedLease?, lock: Int, isAccepted: Bool)
-        /// A link changed. `sidecar` granted the lease; `nil` if the lease is no longer remembered.
-        case linked(lock: Int, lease: LeaseID, ttl: Int64, LinkChange, sidecar: Int?, LeaseChange?)
+        /// A link changed. `sidecar` is the one that granted the lease; `nil` if `LeaseBook` no longer remembers the
+        /// lease.
+        case linked(lock: Int, lease: LeaseID, ttlMilliseconds: Int64, LinkChange, sidecar: Int?, LeaseChange?)
         case forced(service: Int, state: BreakerSnapshot.Forced?, until: Instant?)
         case breakerSeen(sidecar: Int, service: Int, state: BreakerSnapshot.State, generation: Int64, until: Instant?)
         case faultBegan(fault: Int, FaultKind, sidecar: Int?)

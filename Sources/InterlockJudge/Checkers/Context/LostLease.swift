@@ -9,14 +9,15 @@ package struct LostLease: Codable, Hashable, Sendable {
     package var client: Int
     /// The number of the failover in the run.
     package var fault: Int
-    /// The time of the grant's answer in milliseconds since the failover began; negative if it came earlier.
-    package var grantedAfter: Double
+    /// The time from the start of the failover to the grant's answer, in milliseconds; negative if the answer came
+    /// first.
+    package var grantedAfterMilliseconds: Double
     /// The remaining validity in milliseconds when the holder learned of the loss.
-    package var remainingValidity: Double
+    package var remainingMilliseconds: Double
 
     enum CodingKeys: String, CodingKey {
         case at, lock, lease, client, fault
-        case grantedAfter = "granted_after_ms"
-        case remainingValidity = "left_ms"
+        case grantedAfterMilliseconds = "granted_after_ms"
+        case remainingMilliseconds = "left_ms"
     }
 }

@@ -18,5 +18,6 @@ struct RecordedLease: Sendable {
     /// The end of the period in which its client considers itself the holder; `distantPast` if it no longer does.
     var until: Instant
 
+    /// Returns whether the client considers itself the holder at this time.
     func isBelieved(at instant: Instant) -> Bool { until > instant }
 }

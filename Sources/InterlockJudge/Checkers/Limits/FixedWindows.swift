@@ -4,68 +4,78 @@ internal import InterlockCore
 /// decision to the end of the window. Redis decided at some time between the request and the answer.
 ///
 /// The ends of two windows are at least one window apart, in whole milliseconds. Two grants are known to be in the same
-/// window if all their possible ends are closer together. Ambiguous grants do not count.
+/// window if all their possible ends are closer together. Ambiguous grants count for no window.
 struct FixedWindows: Sendable {
     private struct Window: Sendable {
-        /// The earliest possible end of the window.
-        var earliest: Int64
-        var latest: Int64
+        /// The earliest and latest possible end of the window.
+        var earliestEndNanoseconds: Int64
+        var latestEndNanoseconds: Int64
+        /// The amount known to be granted in the window.
         var granted: Int64
         var isReported = false
     }
 
-    /// The maximum number of windows. The oldest are dropped first.
+    /// The maximum number of windows. Above it, `add` drops the oldest.
     private static let maximumWindows = 4
     /// The tolerance for reported ends, in nanoseconds. Redis reports whole milliseconds, and versions up to 0.2.0 the
     /// millisecond before a window's end.
-    private static let tolerance: Int64 = 2_000_000
+    private static let toleranceNanoseconds: Int64 = 2_000_000
 
-    private let length: Int64
+    private let lengthNanoseconds: Int64
     private let clockDrift: Double
     /// The windows, the newest last.
     private var windows: [Window] = []
     /// The number of grants that could not be assigned to a window.
-    private(set) var undecided = 0
+    private(set) var undecidedGrantCount = 0
 
+    /// Creates an empty assignment.
     /// - Parameters:
-    ///   - window: the length of a window in nanoseconds.
+    ///   - windowNanoseconds: the length of a window.
     ///   - clockDrift: see `HistoryRules.clockDrift`.
-    init(window: Int64, clockDrift: Double) {
-        length = window
+    init(windowNanoseconds: Int64, clockDrift: Double) {
+        lengthNanoseconds = windowNanoseconds
         self.clockDrift = clockDrift
     }
 
     /// Adds a grant.
-    /// - Parameter resetAfter: the remaining time of the window in milliseconds, according to the answer.
+    /// - Parameter resetAfterMilliseconds: the remaining time of the window, according to the answer.
     /// - Returns: the amount known to be granted in this window when it first exceeds `limit`, otherwise `nil`.
-    mutating func add(_ cost: Int64, invoked: Instant, ended: Instant, resetAfter: Int64, limit: Int64) -> Int64? {
-        let drift = Int64(Double(resetAfter) * clockDrift * 1e6)
-        let earliest = invoked.advanced(byMilliseconds: resetAfter).nanoseconds - Self.tolerance - drift
-        let latest = ended.advanced(byMilliseconds: resetAfter).nanoseconds + Self.tolerance + drift
-        guard latest - earliest < length - Self.tolerance else {
-            undecided += 1
+    mutating func add(
+        _ cost: Int64, invoked: Instant, ended: Instant, resetAfterMilliseconds: Int64, limit: Int64
+    ) -> Int64? {
+        let driftNanoseconds = Int64(Double(resetAfterMilliseconds) * clockDrift * 1e6)
+        let marginNanoseconds = Self.toleranceNanoseconds + driftNanoseconds
+        let earliest = invoked.advanced(byMilliseconds: resetAfterMilliseconds).nanoseconds - marginNanoseconds
+        let latest = ended.advanced(byMilliseconds: resetAfterMilliseconds).nanoseconds + marginNanoseconds
+        guard latest - earliest < lengthNanoseconds - Self.toleranceNanoseconds else {
+            undecidedGrantCount += 1
             return nil
         }
         var isAmbiguous = false
         for index in windows.indices.reversed() {
-            let span = max(latest, windows[index].latest) - min(earliest, windows[index].earliest)
-            guard span < length - Self.tolerance else {
-                if earliest <= windows[index].latest, windows[index].earliest <= latest { isAmbiguous = true }
+            let span =
+                max(latest, windows[index].latestEndNanoseconds) - min(earliest, windows[index].earliestEndNanoseconds)
+            guard span < lengthNanoseconds - Self.toleranceNanoseconds else {
+                if earliest <= windows[index].latestEndNanoseconds, windows[index].earliestEndNanoseconds <= latest {
+                    isAmbiguous = true
+                }
                 continue
             }
-            let (low, high) = (max(earliest, windows[index].earliest), min(latest, windows[index].latest))
-            (windows[index].earliest, windows[index].latest) = (min(low, high), max(low, high))
+            let low = max(earliest, windows[index].earliestEndNanoseconds)
+            let high = min(latest, windows[index].latestEndNanoseconds)
+            windows[index].earliestEndNanoseconds = min(low, high)
+            windows[index].latestEndNanoseconds = max(low, high)
             windows[index].granted += cost
             guard windows[index].granted > limit, !windows[index].isReported else { return nil }
             windows[index].isReported = true
             return windows[index].granted
         }
         guard !isAmbiguous else {
-            undecided += 1
+            undecidedGrantCount += 1
             return nil
         }
         if windows.count == Self.maximumWindows { windows.removeFirst() }
-        windows.append(Window(earliest: earliest, latest: latest, granted: cost))
+        windows.append(Window(earliestEndNanoseconds: earliest, latestEndNanoseconds: latest, granted: cost))
         return nil
     }
 

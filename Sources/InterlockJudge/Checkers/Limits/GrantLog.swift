@@ -11,33 +11,36 @@ internal import InterlockCore
 /// Amortized O(1) per grant; O(later requests) for one that waited. Memory grows with the grants of a window.
 struct GrantLog: Sendable {
     private struct Entry: Sendable {
-        var invoked: Int64
+        var invokedNanoseconds: Int64
         /// The cost of the grant; negative for an amount that may be granted again.
         var cost: Int64
         /// The maximum amount by which a period that ends here exceeds the rate: the level of a leaky bucket.
         var level: Double
     }
 
-    /// The maximum number of entries. The oldest are dropped first.
+    /// The maximum number of entries. Above it, `add` drops the oldest.
     private static let capacity = 1 << 16
-    /// The age in nanoseconds up to which entries outside the window are kept, so that late answers can be sorted in.
-    private static let reorderingWindow: Int64 = 10_000_000_000
+    /// The age in nanoseconds up to which entries outside the window are kept, so that grants with late answers
+    /// can be inserted in order.
+    private static let reorderingNanoseconds: Int64 = 10_000_000_000
 
-    private let window: Int64
-    private let rate: Double
+    private let windowNanoseconds: Int64
+    private let ratePerNanosecond: Double
     private var entries: Deque<Entry> = []
     /// The number of entries at the front that are older than a window.
     private var expiredCount = 0
-    private var sum: Int64 = 0
+    /// The amount granted in the last window.
+    private var amountInWindow: Int64 = 0
     /// The entry that was dropped last.
     private var lastDropped: Entry?
 
+    /// Creates an empty log.
     /// - Parameters:
-    ///   - window: the length of a window in nanoseconds.
-    ///   - rate: the amount granted per nanosecond.
-    init(window: Int64, rate: Double) {
-        self.window = window
-        self.rate = rate
+    ///   - windowNanoseconds: the length of a window.
+    ///   - ratePerNanosecond: the amount granted per nanosecond.
+    init(windowNanoseconds: Int64, ratePerNanosecond: Double) {
+        self.windowNanoseconds = windowNanoseconds
+        self.ratePerNanosecond = ratePerNanosecond
     }
 
     /// Adds the grant that was answered last.
@@ -45,30 +48,33 @@ struct GrantLog: Sendable {
     ///   a period that ends now exceeds the rate.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant) -> (inWindow: Int64, excess: Double) {
         trim(at: ended.nanoseconds)
-        if lastDropped.map({ $0.invoked <= invoked.nanoseconds }) ?? true {
-            insert(Entry(invoked: invoked.nanoseconds, cost: cost, level: 0), at: ended.nanoseconds)
+        if lastDropped.map({ $0.invokedNanoseconds <= invoked.nanoseconds }) ?? true {
+            insert(Entry(invokedNanoseconds: invoked.nanoseconds, cost: cost, level: 0), at: ended.nanoseconds)
         }
         let last = entries.last ?? lastDropped
-        let excess = last.map { $0.level - Double(ended.nanoseconds - $0.invoked) * rate } ?? 0
-        return (sum, excess)
+        let excess = last.map { $0.level - Double(ended.nanoseconds - $0.invokedNanoseconds) * ratePerNanosecond } ?? 0
+        return (amountInWindow, excess)
     }
 
-    /// Reduces the amount of all grants requested before `instant`, including grants that are added later.
+    /// Reduces the amount of all grants requested before `instant`, including grants that `add` receives later.
     mutating func forgive(_ amount: Int64, at instant: Instant) {
-        insert(Entry(invoked: instant.nanoseconds, cost: -amount, level: 0), at: instant.nanoseconds)
+        insert(Entry(invokedNanoseconds: instant.nanoseconds, cost: -amount, level: 0), at: instant.nanoseconds)
     }
 
     mutating func removeAll() {
         entries.removeAll()
-        (expiredCount, sum, lastDropped) = (0, 0, nil)
+        (expiredCount, amountInWindow, lastDropped) = (0, 0, nil)
     }
 
-    private mutating func trim(at instant: Int64) {
-        while expiredCount < entries.count, entries[expiredCount].invoked <= instant - window {
-            sum -= max(0, entries[expiredCount].cost)
+    private mutating func trim(at nowNanoseconds: Int64) {
+        while expiredCount < entries.count,
+            entries[expiredCount].invokedNanoseconds <= nowNanoseconds - windowNanoseconds
+        {
+            amountInWindow -= max(0, entries[expiredCount].cost)
             expiredCount += 1
         }
-        while expiredCount > 0, entries[0].invoked <= instant - Self.reorderingWindow || entries.count >= Self.capacity {
+        let oldestNanoseconds = nowNanoseconds - Self.reorderingNanoseconds
+        while expiredCount > 0, entries[0].invokedNanoseconds <= oldestNanoseconds || entries.count >= Self.capacity {
             dropFirst()
         }
         while entries.count >= Self.capacity { dropFirst() }
@@ -76,24 +82,28 @@ struct GrantLog: Sendable {
 
     private mutating func dropFirst() {
         let dropped = entries.removeFirst()
-        if expiredCount > 0 { expiredCount -= 1 } else { sum -= max(0, dropped.cost) }
+        if expiredCount > 0 { expiredCount -= 1 } else { amountInWindow -= max(0, dropped.cost) }
         lastDropped = dropped
     }
 
-    private mutating func insert(_ entry: Entry, at instant: Int64) {
+    private mutating func insert(_ entry: Entry, at nowNanoseconds: Int64) {
         var index = entries.count
-        while index > 0, entries[index - 1].invoked > entry.invoked { index -= 1 }
+        while index > 0, entries[index - 1].invokedNanoseconds > entry.invokedNanoseconds { index -= 1 }
         entries.insert(entry, at: index)
-        if index < expiredCount || entry.invoked <= instant - window {
+        if index < expiredCount || entry.invokedNanoseconds <= nowNanoseconds - windowNanoseconds {
             expiredCount += 1
         } else {
-            sum += max(0, entry.cost)
+            amountInWindow += max(0, entry.cost)
         }
-        var before = index > 0 ? entries[index - 1] : lastDropped
-        for later in index..<entries.count {
-            let remaining = before.map { max(0, $0.level - Double(entries[later].invoked - $0.invoked) * rate) } ?? 0
-            entries[later].level = max(0, remaining + Double(entries[later].cost))
-            before = entries[later]
+        var predecessor = index > 0 ? entries[index - 1] : lastDropped
+        for laterIndex in index..<entries.count {
+            let remaining =
+                predecessor.map { predecessor in
+                    let elapsed = Double(entries[laterIndex].invokedNanoseconds - predecessor.invokedNanoseconds)
+                    return max(0, predecessor.level - elapsed * ratePerNanosecond)
+                } ?? 0
+            entries[laterIndex].level = max(0, remaining + Double(entries[laterIndex].cost))
+            predecessor = entries[laterIndex]
         }
     }
 }

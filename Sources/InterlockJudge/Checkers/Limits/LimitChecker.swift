@@ -6,8 +6,8 @@ internal import InterlockCore
 /// every finding is certain.
 ///
 /// While a fault may cut a sidecar off from Redis, and for the recovery time after it, the sidecar may have granted
-/// calls on its own. Such grants are not judged if the service has the policy `allow`. With `local` the sidecars'
-/// quotas are allowed in addition; see `LimitRule.boundsWithoutRedis`. With `deny` a sidecar grants nothing on its own.
+/// calls on its own. The checker ignores such grants if the service has the policy `allow`. With `local`, it allows the
+/// sidecars' quotas in addition; see `LimitRule.boundsWithoutRedis`. With `deny`, a sidecar grants nothing on its own.
 /// Each fault that may lose counts allows the limit once more, and a restarted sidecar gets its quota again.
 /// `fleet_size` must equal the number of sidecars, and the proxy must charge every attempt of a resent call.
 ///
@@ -23,8 +23,8 @@ struct LimitChecker: HistoryChecker {
         var subjects: [Int: [LimitCounter?]] = [:]
         /// The number of subjects that triggers the removal of idle ones.
         var cleanupThreshold = 1024
-        /// The time without a grant after which a subject is dropped, in milliseconds.
-        var idleTimeout: Int64
+        /// The time without a grant after which a subject is idle, in milliseconds.
+        var idleTimeoutMilliseconds: Int64
     }
 
     private let rules: HistoryRules
@@ -35,15 +35,16 @@ struct LimitChecker: HistoryChecker {
         services = rules.services.map { service in
             Service(
                 rules: service, common: Self.counters(of: service, perSubject: false, rules),
-                idleTimeout: 2 * (service.limits.filter(\.isPerSubject).map(\.window).max() ?? 0))
+                idleTimeoutMilliseconds: 2
+                    * (service.limits.filter(\.isPerSubject).map(\.windowMilliseconds).max() ?? 0))
         }
     }
 
-    /// The number of grants that could not be assigned to a fixed window, except those of dropped subjects.
-    var undecided: Int {
+    /// The number of grants that could not be assigned to a fixed window, without those of dropped subjects.
+    var undecidedGrantCount: Int {
         services.reduce(0) { sum, service in
             let counters = service.common + service.subjects.values.flatMap { $0 }
-            return sum + counters.reduce(0) { $0 + ($1?.undecided ?? 0) }
+            return sum + counters.reduce(0) { $0 + ($1?.undecidedGrantCount ?? 0) }
         }
     }
 
@@ -51,7 +52,7 @@ struct LimitChecker: HistoryChecker {
         switch step.kind {
         case .ended(let call, .done(let success), _):
             guard let demand = call.demand else { return }
-            granted(demand, call, success, at: step.at, faults: faults, into: &violations)
+            callGranted(demand, call, success, at: step.at, faults: faults, into: &violations)
         case .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
             forEachCounter { $0.countsMayBeLost(at: step.at) }
         case .faultEnded(_, let kind, _) where kind.mayCause(.newProcess):
@@ -81,7 +82,7 @@ struct LimitChecker: HistoryChecker {
         }
     }
 
-    private mutating func granted(
+    private mutating func callGranted(
         _ demand: Call.Demand, _ call: Call, _ success: OperationSuccess, at instant: Instant, faults: FaultLog,
         into violations: inout [Violation]
     ) {
@@ -89,19 +90,20 @@ struct LimitChecker: HistoryChecker {
         guard !rules.limits.isEmpty else { return }
         var isDoubtful = false
         if rules.whenRedisIsDown != .deny, !faults.isEmpty {
-            let since = call.invoked.advanced(byMilliseconds: -self.rules.recovery)
+            let since = call.invoked.advanced(byMilliseconds: -self.rules.recoveryMilliseconds)
             isDoubtful = faults.wasActive(.outage, sidecar: call.sidecar, since: since)
             if isDoubtful, rules.whenRedisIsDown == .allow { return }
         }
-        if demand.subject != nil { openSubject(of: demand, for: call, at: instant, faults: faults) }
+        if demand.subject != nil { addSubjectIfNew(of: demand, for: call, at: instant, faults: faults) }
         for (index, rule) in rules.limits.enumerated() {
             guard !rule.isPerSubject || demand.subject != nil else { continue }
             var grant = LimitCounter.Grant(
-                cost: demand.cost, invoked: call.invoked, ended: instant, isDoubtful: isDoubtful, resetAfter: nil)
-            if case .taken(let limit, _, let resetAfter) = success, rule.limit == limit,
+                cost: demand.cost, invoked: call.invoked, ended: instant, isDoubtful: isDoubtful,
+                resetAfterMilliseconds: nil)
+            if case .taken(let limit, _, let resetAfterMilliseconds) = success, rule.limit == limit,
                 rules.limits.count(where: { $0.limit == limit }) == 1
             {
-                grant.resetAfter = resetAfter
+                grant.resetAfterMilliseconds = resetAfterMilliseconds
             }
             let finding =
                 if rule.isPerSubject, let subject = demand.subject {
@@ -113,28 +115,34 @@ struct LimitChecker: HistoryChecker {
             let subjectSuffix = rule.isPerSubject ? " of subject \(demand.subject ?? 0)" : ""
             report(
                 at: instant, into: &violations,
-                "\(rules.name): limit \(rule.limit) per \(rule.window) ms, \(rule.algorithm.rawValue)\(subjectSuffix): \(finding)"
-            )
+                """
+                \(rules.name): limit \(rule.limit) per \(rule.windowMilliseconds) ms, \(rule.algorithm.rawValue)\
+                \(subjectSuffix): \(finding)
+                """)
         }
     }
 
-    private mutating func openSubject(of demand: Call.Demand, for call: Call, at instant: Instant, faults: FaultLog) {
-        let (number, service) = (demand.service, services[demand.service].rules)
-        guard let subject = demand.subject, services[number].idleTimeout > 0, services[number].subjects[subject] == nil else {
-            return
-        }
-        if services[number].subjects.count >= services[number].cleanupThreshold {
-            let oldest = instant.advanced(byMilliseconds: -services[number].idleTimeout)
-            services[number].subjects = services[number].subjects.filter { _, counters in
-                counters.contains { $0.map { $0.lastGrant > oldest } ?? false }
+    /// Adds counters for a new subject. If there are too many subjects, first drops the idle ones.
+    private mutating func addSubjectIfNew(
+        of demand: Call.Demand, for call: Call, at instant: Instant, faults: FaultLog
+    ) {
+        let serviceIndex = demand.service
+        let service = services[serviceIndex].rules
+        guard let subject = demand.subject, services[serviceIndex].idleTimeoutMilliseconds > 0,
+            services[serviceIndex].subjects[subject] == nil
+        else { return }
+        if services[serviceIndex].subjects.count >= services[serviceIndex].cleanupThreshold {
+            let idleSince = instant.advanced(byMilliseconds: -services[serviceIndex].idleTimeoutMilliseconds)
+            services[serviceIndex].subjects = services[serviceIndex].subjects.filter { _, counters in
+                counters.contains { $0.map { $0.lastGrant > idleSince } ?? false }
             }
-            services[number].cleanupThreshold = max(1024, 2 * services[number].subjects.count)
+            services[serviceIndex].cleanupThreshold = max(1024, 2 * services[serviceIndex].subjects.count)
         }
         var counters = Self.counters(of: service, perSubject: true, rules)
-        for end in faults.countLossEnds(since: call.invoked) {
+        for end in faults.endsOfCountLosingFaults(since: call.invoked) {
             for rule in counters.indices { counters[rule]?.countsMayBeLost(at: end) }
         }
-        services[number].subjects[subject] = counters
+        services[serviceIndex].subjects[subject] = counters
     }
 
     private static func counters(of service: ServiceRules, perSubject: Bool, _ rules: HistoryRules) -> [LimitCounter?] {

@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// One counter of a limit, common or for one subject. Compares the grants with the bounds.
+/// One counter of a limit, shared by all calls or kept for one subject. Checks that the grants stay within the bounds.
 struct LimitCounter: Sendable {
     /// A granted call.
     struct Grant: Sendable {
@@ -11,7 +11,7 @@ struct LimitCounter: Sendable {
         var isDoubtful: Bool
         /// The remaining time of the window according to the answer, in milliseconds; `nil` if the answer was about
         /// another limit.
-        var resetAfter: Int64?
+        var resetAfterMilliseconds: Int64?
     }
 
     private let rule: LimitRule
@@ -29,14 +29,15 @@ struct LimitCounter: Sendable {
         self.rule = rule
         bounds = LimitBounds(of: rule, clockDrift: clockDrift)
         boundsWithoutRedis = rule.boundsWithoutRedis(sidecars: sidecars, clockDrift: clockDrift)
-        log = GrantLog(window: bounds.window, rate: bounds.perNanosecond)
+        log = GrantLog(windowNanoseconds: bounds.windowNanoseconds, ratePerNanosecond: bounds.perNanosecond)
         if whenRedisIsDown == .local {
-            logWithQuotas = GrantLog(window: bounds.window, rate: boundsWithoutRedis.perNanosecond)
+            logWithQuotas = GrantLog(
+                windowNanoseconds: bounds.windowNanoseconds, ratePerNanosecond: boundsWithoutRedis.perNanosecond)
         }
-        windows = FixedWindows(window: bounds.window, clockDrift: clockDrift)
+        windows = FixedWindows(windowNanoseconds: bounds.windowNanoseconds, clockDrift: clockDrift)
     }
 
-    var undecided: Int { windows.undecided }
+    var undecidedGrantCount: Int { windows.undecidedGrantCount }
 
     /// Counts a grant. Returns a description of the bound that it exceeds; `nil` if it exceeds none.
     mutating func add(_ grant: Grant, faults: FaultLog) -> String? {
@@ -55,23 +56,28 @@ struct LimitCounter: Sendable {
         return nil
     }
 
-    /// Call when a fault that may have lost counts has ended.
+    /// Allows the limit once more after a fault that may have lost counts.
     mutating func countsMayBeLost(at instant: Instant) {
         log.forgive(bounds.regrantable, at: instant)
         logWithQuotas?.forgive(bounds.regrantable, at: instant)
         windows.removeAll()
     }
 
-    /// Call when a sidecar restarted, because it has forgotten the grants that it made without Redis.
+    /// Forgets the grants that sidecars may have made on their own, because a restarted sidecar has forgotten its own.
     mutating func sidecarRestarted() {
         logWithQuotas?.removeAll()
     }
 
     private mutating func addToWindow(_ grant: Grant, faults: FaultLog) -> String? {
-        guard let resetAfter = grant.resetAfter, !faults.wasActive(.lostCounts, since: grant.invoked) else { return nil }
+        guard let resetAfterMilliseconds = grant.resetAfterMilliseconds,
+            !faults.wasActive(.lostCounts, since: grant.invoked)
+        else { return nil }
         let granted = windows.add(
-            grant.cost, invoked: grant.invoked, ended: grant.ended, resetAfter: resetAfter, limit: rule.limit)
-        return granted.map { "\($0) were granted in one fixed window of \(rule.window) ms, according to the answers" }
+            grant.cost, invoked: grant.invoked, ended: grant.ended,
+            resetAfterMilliseconds: resetAfterMilliseconds, limit: rule.limit)
+        return granted.map {
+            "\($0) were granted in one fixed window of \(rule.windowMilliseconds) ms, according to the answers"
+        }
     }
 
     private static func add(
@@ -79,21 +85,23 @@ struct LimitCounter: Sendable {
     ) -> String? {
         let (inWindow, excess) = log.add(grant.cost, invoked: grant.invoked, ended: grant.ended)
         if let bound = bounds.inWindow, inWindow > bound {
-            let began = grant.ended.advanced(byMilliseconds: -rule.window)
-            let allowed = bound + Int64(faults.lostCounts(since: began)) * bounds.regrantable
+            let windowStart = grant.ended.advanced(byMilliseconds: -rule.windowMilliseconds)
+            let allowed = bound + Int64(faults.numberOfCountLosingFaults(since: windowStart)) * bounds.regrantable
             if inWindow > allowed {
                 log.removeAll()
-                return "\(inWindow) were granted in less than \(rule.window) ms; at most \(allowed) are allowed"
+                return """
+                    \(inWindow) were granted in less than \(rule.windowMilliseconds) ms; at most \(allowed) are allowed
+                    """
             }
         }
         if let burst = bounds.burst {
-            // Faults that have ended were forgiven when they ended. The tolerance is for Redis's times, which are whole
+            // `countsMayBeLost` covers the faults that have ended. The tolerance covers Redis's times, which are whole
             // microseconds.
-            let lost = faults.isLosingCounts ? Int64(faults.lostCounts(since: grant.ended)) : 0
-            let allowed = Double(burst + lost * bounds.regrantable) + 2000 * bounds.perNanosecond + 1e-6
+            let losses = faults.isLosingCounts ? Int64(faults.numberOfCountLosingFaults(since: grant.ended)) : 0
+            let allowed = Double(burst + losses * bounds.regrantable) + 2000 * bounds.perNanosecond + 1e-6
             if excess > allowed {
                 log.removeAll()
-                return "calls exceed the rate by \(excess); at most \(burst + lost * bounds.regrantable) are allowed"
+                return "calls exceed the rate by \(excess); at most \(burst + losses * bounds.regrantable) are allowed"
             }
         }
         return nil

@@ -1,5 +1,5 @@
-/// The leases of one lock that were valid when the Redis clock jumped, after which only Redis knows when they end.
-/// Uses O(leases) memory.
+/// The leases of one lock that were valid when the Redis clock jumped. Only Redis knows when they end. Uses O(leases)
+/// memory.
 struct ClockLeases: Sendable {
     private var leases: Set<LeaseID> = []
     /// Whether there may be further leases, which were granted without an answer.
@@ -7,15 +7,19 @@ struct ClockLeases: Sendable {
 
     var isEmpty: Bool { leases.isEmpty && !mayIncludeUnanswered }
 
-    /// - Parameter mayIncludeUnanswered: whether calls were active, or some had no answer.
+    /// Records a jump of the Redis clock.
+    /// - Parameters:
+    ///   - held: the leases that may be valid.
+    ///   - mayIncludeUnanswered: whether some calls have no answer, so that they may have been granted other leases.
     mutating func clockJumped(_ held: some Sequence<LeaseID>, mayIncludeUnanswered: Bool) {
         leases.formUnion(held)
         if mayIncludeUnanswered { self.mayIncludeUnanswered = true }
     }
 
-    mutating func ended(_ lease: LeaseID) { leases.remove(lease) }
+    /// Removes a lease that has ended.
+    mutating func leaseEnded(_ lease: LeaseID) { leases.remove(lease) }
 
-    /// Removes all leases. Call after an exclusive grant to a call that was invoked after the jump, which proves that
-    /// no other lease remains.
+    /// Removes all leases. An exclusive grant to a call that was invoked after the jump proves that none of them
+    /// remains.
     mutating func removeAll() { self = ClockLeases() }
 }

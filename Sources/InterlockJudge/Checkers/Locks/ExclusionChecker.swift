@@ -3,9 +3,9 @@ internal import InterlockCore
 /// Checks that no two clients consider themselves holders of a lock at the same time, unless both leases are shared, or
 /// both hold slots of a semaphore that has enough slots.
 ///
-/// `LeaseBook` determines which leases clients rely on. An overlap is excused by a fault that may cost exclusivity and
-/// was active at any time since the older of the two leases was requested. Except in an overfull semaphore, an overlap
-/// is also excused if a server of a quorum may have forgotten the older lease; see `QuorumCopies`.
+/// `LeaseBook` determines which leases clients rely on. A fault that may cost exclusivity excuses an overlap if it was
+/// active at any time since the older of the two leases was requested. A quorum excuses it too if one of its servers
+/// may have forgotten the older lease, except in an overfull semaphore; see `QuorumCopies`.
 ///
 /// Uses O(locks + valid leases) memory.
 struct ExclusionChecker: HistoryChecker {
@@ -20,10 +20,10 @@ struct ExclusionChecker: HistoryChecker {
         case .invoked(_, let change?), .ended(_, _, let change?), .linked(_, _, _, _, _, let change?):
             switch change {
             case .granted(let lease):
-                began(lease, at: step.at, faults: faults, into: &violations)
+                add(lease, at: step.at, faults: faults, into: &violations)
             case .changed(let lease, let isRevived):
                 if isRevived {
-                    began(lease, at: step.at, faults: faults, into: &violations)
+                    add(lease, at: step.at, faults: faults, into: &violations)
                 } else {
                     locks[lease.lock]?.change(lease)
                 }
@@ -36,34 +36,37 @@ struct ExclusionChecker: HistoryChecker {
     }
 
     /// Adds a lease whose client now considers itself the holder, and reports a conflict with other holders.
-    private mutating func began(_ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation])
-    {
+    private mutating func add(
+        _ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
         guard lease.isBelieved(at: instant) else { return }
-        let new = LockHolders.Holder(lease)
-        let conflict = locks[lease.lock, default: LockHolders()].add(new, lease.mode, at: instant)
+        let holder = LockHolders.Holder(lease)
+        let conflict = locks[lease.lock, default: LockHolders()].add(holder, lease.mode, at: instant)
         for other in conflict.others {
-            guard !faults.wasActive(.lostExclusivity, since: min(other.invoked, new.invoked)), !copies.mayBeLost(other.lease)
-            else { continue }
-            let shared = Double(min(other.until, new.until).nanoseconds - instant.nanoseconds) / 1e6
+            let oldestRequest = min(other.invoked, holder.invoked)
+            guard !faults.wasActive(.lostExclusivity, since: oldestRequest), !copies.mayBeLost(other.lease) else {
+                continue
+            }
+            let overlapMilliseconds = Double(min(other.until, holder.until).nanoseconds - instant.nanoseconds) / 1e6
             report(
                 at: instant, into: &violations,
                 """
-                lock \(lease.lock): lease \(new.lease) of client \(new.client) begins while lease \(other.lease) of client \
-                \(other.client) has \(shared) ms left
+                lock \(lease.lock): lease \(holder.lease) of client \(holder.client) begins while lease \(other.lease) \
+                of client \(other.client) has \(overlapMilliseconds) ms left
                 """)
         }
         if let overflow = conflict.overflow, !faults.wasActive(.lostExclusivity, since: overflow.oldestRequest) {
             report(
                 at: instant, into: &violations,
                 """
-                lock \(lease.lock): lease \(new.lease) of client \(new.client) makes \(overflow.holders) holders of \(overflow.slots) \
-                slots
+                lock \(lease.lock): lease \(holder.lease) of client \(holder.client) makes \(overflow.holders) holders \
+                of \(overflow.slots) slots
                 """)
         }
     }
 }
 
-/// The clients that consider themselves holders of a lock. Expired ones are dropped before they can cause a conflict.
+/// The clients that consider themselves holders of a lock. Drops expired ones before they can cause a conflict.
 /// Uses O(concurrent holders) memory.
 struct LockHolders: Sendable {
     struct Holder: Sendable {
@@ -80,11 +83,12 @@ struct LockHolders: Sendable {
         }
     }
 
-    /// The holders that a new one conflicts with.
+    /// The conflicts of a new holder.
     struct Conflict: Sendable {
+        /// The holders whose leases exclude the new one.
         var others: [Holder] = []
-        /// The number of holders, including the new one, if it exceeds the number of slots, and the time of the oldest
-        /// holder's request.
+        /// The number of holders, including the new one, the number of slots, and the time of the oldest holder's
+        /// request; `nil` if there are enough slots.
         var overflow: (holders: Int, slots: Int, oldestRequest: Instant)?
     }
 
@@ -93,8 +97,8 @@ struct LockHolders: Sendable {
 
     private var writers: [Holder] = []
     private var readers: [LeaseID: Holder] = [:]
-    private var slots: [LeaseID: Holder] = [:]
-    /// The number of slots according to the holders.
+    private var slotHolders: [LeaseID: Holder] = [:]
+    /// The maximum number of slots that a holder requested.
     private var slotCount = 0
     private var cleanupThreshold = Self.minimumCleanupThreshold
 
@@ -110,31 +114,33 @@ struct LockHolders: Sendable {
             dropReaders(at: instant)
             dropSlots(at: instant)
             conflict.others += readers.values
-            conflict.others += slots.values
+            conflict.others += slotHolders.values
             writers.append(new)
         case .shared:
             if readers.count >= cleanupThreshold { dropReaders(at: instant) }
             dropSlots(at: instant)
-            conflict.others += slots.values
+            conflict.others += slotHolders.values
             readers[new.lease] = new
         case .permits(let count):
             dropReaders(at: instant)
             conflict.others += readers.values
-            if slots.count >= max(slotCount, count) { dropSlots(at: instant) }
+            if slotHolders.count >= max(slotCount, count) { dropSlots(at: instant) }
             slotCount = max(slotCount, count)
-            slots[new.lease] = new
-            guard slots.count > slotCount else { break }
-            conflict.overflow = (slots.count, slotCount, slots.values.reduce(new.invoked) { min($0, $1.invoked) })
+            slotHolders[new.lease] = new
+            guard slotHolders.count > slotCount else { break }
+            let oldestRequest = slotHolders.values.reduce(new.invoked) { min($0, $1.invoked) }
+            conflict.overflow = (slotHolders.count, slotCount, oldestRequest)
         }
         return conflict
     }
 
+    /// Updates the end of a holder's lease.
     mutating func change(_ lease: RecordedLease) {
         switch lease.mode {
         case .exclusive:
             if let index = writers.firstIndex(where: { $0.lease == lease.id }) { writers[index].until = lease.until }
         case .shared: readers[lease.id]?.until = lease.until
-        case .permits: slots[lease.id]?.until = lease.until
+        case .permits: slotHolders[lease.id]?.until = lease.until
         }
     }
 
@@ -142,7 +148,7 @@ struct LockHolders: Sendable {
         switch lease.mode {
         case .exclusive: writers.removeAll { $0.lease == lease.id }
         case .shared: readers[lease.id] = nil
-        case .permits: slots[lease.id] = nil
+        case .permits: slotHolders[lease.id] = nil
         }
     }
 
@@ -153,8 +159,8 @@ struct LockHolders: Sendable {
     }
 
     private mutating func dropSlots(at instant: Instant) {
-        guard !slots.isEmpty else { return }
-        slots = slots.filter { $0.value.until > instant }
-        if slots.isEmpty { slotCount = 0 }
+        guard !slotHolders.isEmpty else { return }
+        slotHolders = slotHolders.filter { $0.value.until > instant }
+        if slotHolders.isEmpty { slotCount = 0 }
     }
 }

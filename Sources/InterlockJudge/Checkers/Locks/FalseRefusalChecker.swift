@@ -10,15 +10,15 @@ internal import InterlockCore
 struct FalseRefusalChecker: HistoryChecker {
     static let invariant = Invariant.freeLocks
 
-    /// How long the ticket of a sidecar that stopped waiting may stay in a queue, in milliseconds. A free
-    /// lock is offered to it once.
-    private static let ticketLifetime: Int64 = 10_000
+    /// The maximum time for which the ticket of a sidecar that stopped waiting stays in a queue, in milliseconds. Redis
+    /// offers a free lock to it once.
+    private static let ticketLifetimeMilliseconds: Int64 = 10_000
 
     private struct Suspect: Sendable {
         var call: Call
         var at: Instant
         /// The clients with overlapping calls that have no answer yet.
-        var open: Set<Int>
+        var openClients: Set<Int>
     }
 
     private struct Lock: Sendable {
@@ -30,11 +30,16 @@ struct FalseRefusalChecker: HistoryChecker {
         var exclusiveLease: LeaseID?
         var clockLeases = ClockLeases()
         /// The latest possible end of the leases that a promoted replica may know, as in `FreeLockChecker`.
-        var replicated = Instant.distantPast
+        var replicatedUntil = Instant.distantPast
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
         /// The number of leases that triggers the removal of expired ones.
         var cleanupThreshold = 16
+        /// The last time that a call stopped waiting.
+        var lastWaitEnd = Instant.distantPast
+        /// The clients whose calls have no answer yet.
+        var openClients: Set<Int> = []
+        var suspects: [Suspect] = []
 
         mutating func hold(_ lease: LeaseID, until end: Instant, at instant: Instant) {
             held[lease] = end
@@ -42,18 +47,14 @@ struct FalseRefusalChecker: HistoryChecker {
             held = held.filter { $0.value > instant }
             cleanupThreshold = max(16, 2 * held.count)
         }
-        /// The last time that a call stopped waiting.
-        var lastWaiter = Instant.distantPast
-        var open: Set<Int> = []
-        var suspects: [Suspect] = []
     }
 
-    private let recovery: Int64
+    private let recoveryMilliseconds: Int64
     private let rules: HistoryRules
     private var locks: [Int: Lock] = [:]
 
     init(rules: HistoryRules) {
-        recovery = rules.recovery
+        recoveryMilliseconds = rules.recoveryMilliseconds
         self.rules = rules
     }
 
@@ -61,40 +62,45 @@ struct FalseRefusalChecker: HistoryChecker {
         switch step.kind {
         case .invoked(let call, _):
             switch call.operation {
-            case .acquire(let number, _, _, _, _): locks[number, default: Lock()].open.insert(call.client)
-            case .release(let number, _): mayBeReleased(number, at: step.at)
+            case .acquire(let number, _, _, _, _): locks[number, default: Lock()].openClients.insert(call.client)
+            case .release(let number, _): lockMayBeReleased(number, at: step.at)
             default: return
             }
         case .linked(let number, let lease, _, .began, _, _):
             locks[number]?.hold(lease, until: .distantFuture, at: step.at)
-        case .linked(let number, let lease, let ttl, _, let sidecar, _):
-            mayBeReleased(number, at: step.at)
-            end(lease, of: number, ttl: ttl, at: step.at)
-            if let sidecar { locks[number]?.lateCalls.unconfirmed(by: sidecar, ttl: ttl, faults: faults) }
+        case .linked(let number, let lease, let ttlMilliseconds, _, let sidecar, _):
+            lockMayBeReleased(number, at: step.at)
+            end(lease, of: number, ttlMilliseconds: ttlMilliseconds, at: step.at)
+            if let sidecar {
+                locks[number]?.lateCalls.recordUnconfirmed(
+                    by: sidecar, ttlMilliseconds: ttlMilliseconds, faults: faults)
+            }
         case .ended(let call, let ending, _):
-            if ending.isDoubtful, let (lock, ttl) = call.lockAndTTL {
-                locks[lock, default: Lock()].lateCalls.unanswered(call, ttl: ttl, faults: faults)
+            if ending.isDoubtful, let (lock, ttlMilliseconds) = call.lockAndTTL {
+                locks[lock, default: Lock()].lateCalls.recordUnanswered(
+                    call, ttlMilliseconds: ttlMilliseconds, faults: faults)
             }
             switch call.operation {
-            case .acquire(let number, let mode, let ttl, let wait, let isJoint):
+            case .acquire(let number, let mode, let ttlMilliseconds, let waitMilliseconds, let isJoint):
                 // Shared calls are not judged, but may keep others out.
-                ended(
-                    call, ending, number, ttl, isWaiter: wait > 0 || isJoint || mode != .exclusive,
+                acquireEnded(
+                    call, ending, number, ttlMilliseconds,
+                    isWaiter: waitMilliseconds > 0 || isJoint || mode != .exclusive,
                     isExclusive: mode == .exclusive,
                     at: step.at, faults: faults,
                     into: &violations)
-            case .renew(let number, let lease, let ttl):
+            case .renew(let number, let lease, let ttlMilliseconds):
                 if case .refused = ending {
                     locks[number]?.held[lease] = nil
-                    locks[number]?.clockLeases.ended(lease)
+                    locks[number]?.clockLeases.leaseEnded(lease)
                 } else {
-                    extend(number, ttl, at: step.at)
+                    extend(number, ttlMilliseconds, at: step.at)
                     if let end = locks[number]?.freeFrom { locks[number]?.hold(lease, until: end, at: step.at) }
                 }
             case .release(let number, let lease):
-                locks[number]?.clockLeases.ended(lease)
+                locks[number]?.clockLeases.leaseEnded(lease)
                 switch ending {
-                case .done: end(lease, of: number, ttl: 0, at: step.at)
+                case .done: end(lease, of: number, ttlMilliseconds: 0, at: step.at)
                 default: locks[number]?.held[lease] = nil
                 }
             default: return
@@ -106,16 +112,16 @@ struct FalseRefusalChecker: HistoryChecker {
                 }
             }
             if kind.mayCause(.clockJump) { clockJumped(at: step.at) }
-            if kind.mayCause(.lostWrites) { replicate(at: step.at) }
+            if kind.mayCause(.lostWrites) { recordReplicatedLeases(at: step.at) }
         case .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
             clockJumped(at: step.at)
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
                 if kind.mayCause(.lostWrites), let lock = locks[number] {
-                    locks[number]?.freeFrom = max(lock.freeFrom, lock.replicated)
+                    locks[number]?.freeFrom = max(lock.freeFrom, lock.replicatedUntil)
                 }
-                if let ttl = locks[number]?.lateCalls.ended(kind, sidecar: sidecar, faults: faults) {
-                    extend(number, ttl, at: step.at)
+                if let ttlMilliseconds = locks[number]?.lateCalls.faultEnded(kind, sidecar: sidecar, faults: faults) {
+                    extend(number, ttlMilliseconds, at: step.at)
                 }
             }
         default:
@@ -123,65 +129,71 @@ struct FalseRefusalChecker: HistoryChecker {
         }
     }
 
-    private mutating func mayBeReleased(_ number: Int, at instant: Instant) {
-        guard let lock = locks[number], let end = locks[number]?.abandoned.released(at: instant) else { return }
+    /// Handles a request or an event that may release the lock.
+    private mutating func lockMayBeReleased(_ number: Int, at instant: Instant) {
+        guard let lock = locks[number], let end = locks[number]?.abandoned.lockMayBeReleased(at: instant) else {
+            return
+        }
         locks[number]?.freeFrom = max(lock.freeFrom, end)
     }
 
     private mutating func clockJumped(at instant: Instant) {
         for (number, lock) in locks {
-            let mayIncludeUnanswered = lock.freeFrom >= instant || !lock.open.isEmpty
+            let mayIncludeUnanswered = lock.freeFrom >= instant || !lock.openClients.isEmpty
             locks[number]?.clockLeases.clockJumped(lock.held.keys, mayIncludeUnanswered: mayIncludeUnanswered)
         }
     }
 
-    /// Keeps the ends of the leases that a promoted replica may know.
-    private mutating func replicate(at instant: Instant) {
-        let last = instant.advanced(byMilliseconds: FreeLockChecker.maximumLease)
-        for (number, lock) in locks { locks[number]?.replicated = min(last, lock.held.values.reduce(lock.freeFrom, max)) }
+    /// Records the latest end of the leases that a promoted replica may know.
+    private mutating func recordReplicatedLeases(at instant: Instant) {
+        let last = instant.advanced(byMilliseconds: FreeLockChecker.maximumLeaseMilliseconds)
+        for (number, lock) in locks {
+            locks[number]?.replicatedUntil = min(last, lock.held.values.reduce(lock.freeFrom, max))
+        }
     }
 
-    private mutating func extend(_ number: Int, _ ttl: Int64, at instant: Instant) {
-        let end = rules.leaseEnd(ttl, after: instant)
+    /// Records that a lease may have been granted or renewed for this time.
+    private mutating func extend(_ number: Int, _ ttlMilliseconds: Int64, at instant: Instant) {
+        let end = rules.leaseEnd(ttlMilliseconds, after: instant)
         locks[number, default: Lock()].freeFrom = max(locks[number]?.freeFrom ?? end, end)
     }
 
-    /// Removes a lease that ends within `ttl` ms. If the last exclusive holder released it and no other lease remains,
+    /// Removes a lease that ends within its TTL. If the last exclusive holder released it and no other lease remains,
     /// the lock is free immediately.
-    private mutating func end(_ lease: LeaseID, of number: Int, ttl: Int64, at instant: Instant) {
+    private mutating func end(_ lease: LeaseID, of number: Int, ttlMilliseconds: Int64, at instant: Instant) {
         let isKnown = locks[number]?.held.removeValue(forKey: lease) != nil
-        guard isKnown, ttl == 0, locks[number]?.exclusiveLease == lease,
+        guard isKnown, ttlMilliseconds == 0, locks[number]?.exclusiveLease == lease,
             locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
-        else { return extend(number, ttl, at: instant) }
+        else { return extend(number, ttlMilliseconds, at: instant) }
         locks[number]?.freeFrom = instant
     }
 
-    private mutating func ended(
-        _ call: Call, _ ending: OperationEnding, _ number: Int, _ ttl: Int64, isWaiter: Bool, isExclusive: Bool,
-        at instant: Instant,
-        faults: FaultLog, into violations: inout [Violation]
+    private mutating func acquireEnded(
+        _ call: Call, _ ending: OperationEnding, _ number: Int, _ ttlMilliseconds: Int64, isWaiter: Bool,
+        isExclusive: Bool, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         var lock = locks[number, default: Lock()]
         defer { locks[number] = lock }
-        lock.open.remove(call.client)
-        if isWaiter { lock.lastWaiter = instant }
+        lock.openClients.remove(call.client)
+        if isWaiter { lock.lastWaitEnd = instant }
         switch ending {
-        // A killed or stopped sidecar may have been granted a lease, which expires by itself.
+        // A killed or stopped sidecar may have been granted a lease, which then stays until it expires.
         case .refused(.held),
             .failed(code: "UNAVAILABLE") where !faults.wasActive(.silence, sidecar: call.sidecar, since: call.invoked):
             // The call may have held the lock or a position in the queue for a moment.
-            if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
-            for index in lock.suspects.indices { lock.suspects[index].open.remove(call.client) }
+            if isWaiter { lock.suspects.removeAll { $0.openClients.contains(call.client) } }
+            for index in lock.suspects.indices { lock.suspects[index].openClients.remove(call.client) }
             let isFree = lock.freeFrom < call.invoked && lock.held.values.allSatisfy { $0 < call.invoked }
-            let isUncontended = !isWaiter && lock.lastWaiter < call.invoked.advanced(byMilliseconds: -1000)
+            let isUncontended = !isWaiter && lock.lastWaitEnd < call.invoked.advanced(byMilliseconds: -1000)
             if isFree, isUncontended, lock.clockLeases.isEmpty {
-                lock.suspects.append(Suspect(call: call, at: instant, open: lock.open))
+                lock.suspects.append(Suspect(call: call, at: instant, openClients: lock.openClients))
             }
         default:
-            var end = rules.leaseEnd(ttl, after: instant)
+            var end = rules.leaseEnd(ttlMilliseconds, after: instant)
             if case .unknown(OperationEnding.abandoned) = ending, case .acquire(_, _, _, _, false) = call.operation {
                 end = lock.abandoned.clientLeft(
-                    call, at: instant, heldUntil: lock.held.values.max(), expiry: end, recovery: recovery,
+                    call, at: instant, heldUntil: lock.held.values.max(), expiry: end,
+                    recoveryMilliseconds: recoveryMilliseconds,
                     faults: faults)
             }
             if case .done(.granted(let lease, _, _)) = ending {
@@ -192,11 +204,13 @@ struct FalseRefusalChecker: HistoryChecker {
             lock.freeFrom = max(lock.freeFrom, end)
             lock.suspects = []
         }
-        let decided = lock.suspects.filter(\.open.isEmpty)
-        lock.suspects.removeAll(where: \.open.isEmpty)
-        for suspect in decided {
-            let since = suspect.call.invoked.advanced(byMilliseconds: -recovery)
-            guard !faults.wasActive(.disturbedLocks, since: since.advanced(byMilliseconds: -Self.ticketLifetime)),
+        let decidedSuspects = lock.suspects.filter(\.openClients.isEmpty)
+        lock.suspects.removeAll(where: \.openClients.isEmpty)
+        for suspect in decidedSuspects {
+            let since = suspect.call.invoked.advanced(byMilliseconds: -recoveryMilliseconds)
+            guard
+                !faults.wasActive(
+                    .disturbedLocks, since: since.advanced(byMilliseconds: -Self.ticketLifetimeMilliseconds)),
                 !faults.wasActive(.lostVotes, since: since),
                 !faults.wasActive(.silence, sidecar: suspect.call.sidecar, since: since)
             else { continue }

@@ -4,20 +4,21 @@ internal import InterlockCore
 /// no client whose lease is valid. Requests and answers determine which lease is later, not the fences.
 ///
 /// The checker judges exclusive leases only: of several valid leases, such as readers', the resource refuses the older.
-/// Nothing is judged while fences may fall; see `FaultLog.fencesMayFall`. Uses O(locks) memory.
+/// It judges nothing while fences may fall; see `FaultLog.fencesMayFall`. Uses O(locks) memory.
 struct FencedWriteChecker: HistoryChecker {
     static let invariant = Invariant.fencedWrites
 
-    private struct Accepted: Sendable {
+    private struct AcceptedWrites: Sendable {
         /// The grant number up to which every grant is known to have come before a lease that has written.
         var lastEarlierGrant: Int
-        var by: LeaseID
+        /// The lease to which `lastEarlierGrant` belongs.
+        var latestLease: LeaseID
         /// The lease with the highest fence that has written.
         var highest: RecordedLease
     }
 
-    private var locks: [Int: Accepted] = [:]
-    /// The number of refused writes that were not violations.
+    private var locks: [Int: AcceptedWrites] = [:]
+    /// The number of writes that the resource rightly refused.
     private(set) var staleWritesRefused = 0
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
@@ -27,8 +28,8 @@ struct FencedWriteChecker: HistoryChecker {
             return
         }
         if isAccepted {
-            accepted(lease, lock, at: step.at, faults: faults, into: &violations)
-        } else if isGood(lease, lock, at: step.at, faults: faults) {
+            writeAccepted(lease, lock, at: step.at, faults: faults, into: &violations)
+        } else if mustBeAccepted(lease, lock, at: step.at, faults: faults) {
             let highest = locks[lock].map { "; the highest fence was \($0.highest.fence), of lease \($0.highest.id)" } ?? ""
             report(
                 at: step.at, into: &violations,
@@ -41,31 +42,32 @@ struct FencedWriteChecker: HistoryChecker {
         }
     }
 
-    private mutating func accepted(
+    private mutating func writeAccepted(
         _ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         guard var previous = locks[lock] else {
-            locks[lock] = Accepted(lastEarlierGrant: lease.lastEarlierGrant, by: lease.id, highest: lease)
+            locks[lock] = AcceptedWrites(
+                lastEarlierGrant: lease.lastEarlierGrant, latestLease: lease.id, highest: lease)
             return
         }
         if lease.grantNumber <= previous.lastEarlierGrant, !faults.fencesMayFall(since: lease.invoked) {
             report(
                 at: instant, into: &violations,
                 """
-                lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was accepted \
-                after one of lease \(previous.by), which was granted later
+                lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) \
+                was accepted after one of lease \(previous.latestLease), which was granted later
                 """)
         }
         if lease.lastEarlierGrant > previous.lastEarlierGrant {
-            (previous.lastEarlierGrant, previous.by) = (lease.lastEarlierGrant, lease.id)
+            (previous.lastEarlierGrant, previous.latestLease) = (lease.lastEarlierGrant, lease.id)
         }
         if lease.fence >= previous.highest.fence { previous.highest = lease }
         locks[lock] = previous
     }
 
-    /// Returns whether the resource had no reason to refuse: the lease is valid, and all accepted writes belong to
-    /// earlier leases.
-    private func isGood(_ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
+    /// Returns whether the resource must accept a write: the lease is valid, and all accepted writes belong to earlier
+    /// leases.
+    private func mustBeAccepted(_ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
         guard lease.isBelieved(at: instant) else { return false }
         guard let highest = locks[lock]?.highest else { return true }
         let isLater = highest.grantNumber <= lease.lastEarlierGrant || highest.id == lease.id || highest.fence <= lease.fence

@@ -6,11 +6,11 @@ internal import InterlockCore
 /// A grant is known to have come before another if it was answered before the other was requested. While a client holds
 /// the lock exclusively, no other client is granted it. Therefore, if a client still relies on an exclusive lease when
 /// its answer arrives, every grant that was answered earlier came before it, unless a fault may have cost exclusivity.
-/// An acquire without a certain answer may have been granted; a retry with the same owner then gets the older fence, so
-/// its time counts from the first attempt.
+/// An acquire without a certain answer may have been granted. A retry with the same owner then gets the older fence, so
+/// the time of the call counts from the first attempt.
 ///
-/// The only exception is a Redis that lost its data and whose clock was set back, even to the correct time. It applies
-/// if the history has both faults. Jumps are assumed to be shorter than the day for which Redis keeps a fence.
+/// The only exception: Redis lost its data and its clock was set back, even if to the correct time. It applies if the
+/// history has both faults. The checker assumes that jumps are shorter than the day for which Redis keeps a fence.
 ///
 /// Uses O(locks + clients) memory.
 struct RisingFenceChecker: HistoryChecker {
@@ -23,6 +23,7 @@ struct RisingFenceChecker: HistoryChecker {
         var invoked: Instant
     }
 
+    /// The fences of one lock.
     private struct Fences: Sendable {
         /// The number of recent fences that a new one is compared with.
         private static let maximumRecent = 8
@@ -66,59 +67,64 @@ struct RisingFenceChecker: HistoryChecker {
             }
             minimumFences[call.client] = MinimumFence(lock: lock, fence: locks[lock]?.highest)
         case .ended(let call, let ending, let change):
-            guard case .acquire(_, _, _, let wait, _) = call.operation else { return }
-            if case .granted(let lease) = change { granted(lease, call, at: step.at, faults: faults, into: &violations) }
-            if !ending.mayHaveBeenGranted(afterWaiting: wait) { minimumFences[call.client] = nil }
+            guard case .acquire(_, _, _, let waitMilliseconds, _) = call.operation else { return }
+            if case .granted(let lease) = change {
+                leaseGranted(lease, call, at: step.at, faults: faults, into: &violations)
+            }
+            if !ending.mayHaveBeenGranted(afterWaiting: waitMilliseconds) { minimumFences[call.client] = nil }
         case .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded, .finished:
             return
         }
     }
 
-    private mutating func granted(
+    private mutating func leaseGranted(
         _ lease: RecordedLease, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
-        let new = Fence(number: lease.fence, lease: lease.id, invoked: lease.invoked)
+        let newFence = Fence(number: lease.fence, lease: lease.id, invoked: lease.invoked)
         // The common case needs one lookup.
-        guard locks[lease.lock]?.addIfHigher(new) != true else { return }
+        guard locks[lease.lock]?.addIfHigher(newFence) != true else { return }
         guard let fences = locks[lease.lock] else {
-            locks[lease.lock] = Fences(highest: new, recent: [new])
+            locks[lease.lock] = Fences(highest: newFence, recent: [newFence])
             return
         }
         guard !faults.fencesMayFall(since: fences.highest.invoked) else {
-            locks[lease.lock] = Fences(highest: new, recent: [new])
+            locks[lease.lock] = Fences(highest: newFence, recent: [newFence])
             return
         }
         // Grants answered between the attempts may have come after the grant of the first attempt.
-        let followsAllGrants = lease.lastEarlierGrant > call.grantsBefore && !(minimumFences[lease.client]?.isRetried ?? false)
-        let equal = fences.recent.first {
-            $0.number == new.number && $0.lease != new.lease && !faults.fencesMayFall(since: $0.invoked)
+        let isRetried = minimumFences[lease.client]?.isRetried ?? false
+        let followsAllGrants = lease.lastEarlierGrant > call.earlierGrantCount && !isRetried
+        let duplicate = fences.recent.first {
+            $0.number == newFence.number && $0.lease != newFence.lease && !faults.fencesMayFall(since: $0.invoked)
         }
-        if let equal {
+        if let duplicate {
             report(
                 at: instant, into: &violations,
-                "lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), like lease \(equal.lease)"
-            )
+                """
+                lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(newFence.number), like \
+                lease \(duplicate.lease)
+                """)
         } else if let minimum = followsAllGrants ? fences.highest : minimumFences[lease.client]?.fence,
-            new.number <= minimum.number,
-            minimum.lease != new.lease, !faults.fencesMayFall(since: minimum.invoked)
+            newFence.number <= minimum.number,
+            minimum.lease != newFence.lease, !faults.fencesMayFall(since: minimum.invoked)
         {
             report(
                 at: instant, into: &violations,
                 """
-                lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), but the \
+                lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(newFence.number), but the \
                 earlier lease \(minimum.lease) has \(minimum.number)
                 """)
         }
-        locks[lease.lock]?.add(new)
+        locks[lease.lock]?.add(newFence)
     }
 }
 
 extension OperationEnding {
     /// Returns whether an acquire with this ending may still have been granted.
-    fileprivate func mayHaveBeenGranted(afterWaiting wait: Int64) -> Bool {
+    fileprivate func mayHaveBeenGranted(afterWaiting waitMilliseconds: Int64) -> Bool {
         switch self {
         case .unknown, .failed: true
-        case .refused: wait > 0
+        case .refused: waitMilliseconds > 0
         case .done: false
         }
     }

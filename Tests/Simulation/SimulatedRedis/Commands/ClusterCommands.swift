@@ -54,18 +54,19 @@ enum ClusterCommands {
 
     private static func info(of member: ClusterMember) -> String {
         let assignedCount = member.assignedCount
-        let failed = member.nodes.reduce(0) { $0 + ($1.isFailed ? member.count(of: $1.number) : 0) }
+        let failedCount = member.nodes.reduce(0) { $0 + ($1.isFailed ? member.count(of: $1.number) : 0) }
         let epoch = (member.myself.primary.flatMap { member.node($0) } ?? member.myself).epoch
         let lines = [
             "cluster_state:\(member.isServing ? "ok" : "fail")", "cluster_slots_assigned:\(assignedCount)",
-            "cluster_slots_ok:\(assignedCount - failed)", "cluster_slots_pfail:0", "cluster_slots_fail:\(failed)",
+            "cluster_slots_ok:\(assignedCount - failedCount)", "cluster_slots_pfail:0",
+            "cluster_slots_fail:\(failedCount)",
             "cluster_known_nodes:\(member.nodes.count)", "cluster_size:\(member.primaries.count)",
             "cluster_current_epoch:\(member.currentEpoch)", "cluster_my_epoch:\(epoch)",
         ]
         return lines.map { "\($0)\r\n" }.joined()
     }
 
-    /// Returns a line for each known server: its ID, address, flags, primary and epoch. Times are not recorded.
+    /// Returns a line for each known server: its ID, address, flags, primary and epoch. All times are 0.
     private static func nodes(of member: ClusterMember) -> String {
         let ranges = member.ranges
         return member.nodes.map { node in
@@ -85,7 +86,7 @@ enum ClusterCommands {
 
     /// Returns each range's primary and those of its replicas that have not failed.
     private static func slots(of member: ClusterMember) -> Reply {
-        func described(_ node: ClusterNode) -> Reply {
+        func description(_ node: ClusterNode) -> Reply {
             .array([.bulk(Bytes(node.address.host)), .integer(Int64(node.address.port)), .bulk(node.id), .array([])])
         }
         return .array(
@@ -94,7 +95,7 @@ enum ClusterCommands {
                 let replicas = member.nodes.filter { $0.primary == owner && !$0.isFailed }
                 return .array(
                     [.integer(Int64(slots.lowerBound)), .integer(Int64(slots.upperBound))]
-                        + ([primary] + replicas).map { described($0) })
+                        + ([primary] + replicas).map { description($0) })
             })
     }
 }

@@ -47,14 +47,14 @@ enum HashCommands {
 
     private static func hdel(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
         guard try server.hash(call[1]) != nil else { return .integer(0) }
-        let (removed, isEmpty) = try server.updateHash(call[1]) { fields in
+        let (removedCount, isEmpty) = try server.updateHash(call[1]) { fields in
             (call.arguments.dropFirst(2).count { fields.remove($0) }, fields.count == 0)
         }
         if isEmpty {
             _ = server.remove(call[1])
-        } else if removed > 0 {
+        } else if removedCount > 0 {
             server.signalChange(of: call[1])
         }
-        return .integer(Int64(removed))
+        return .integer(Int64(removedCount))
     }
 }

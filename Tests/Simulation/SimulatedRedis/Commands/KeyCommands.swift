@@ -37,33 +37,45 @@ enum KeyCommands {
         .integer(Int64(call.arguments.dropFirst().count { server.entry($0) != nil && server.remove($0) }))
     }
 
+    /// Returns the remaining lifetime of a key, as `PTTL` and `TTL` do: -2 if it does not exist, -1 if it does not
+    /// expire.
     private static func remaining(
-        _ server: SimulatedServer, _ call: Invocation, in unit: (Int64) -> Int64
+        _ server: SimulatedServer, _ call: Invocation, in unit: (_ milliseconds: Int64) -> Int64
     ) -> Int64 {
         guard let entry = server.entry(call[1]) else { return -2 }
-        return entry.expiry.map { unit(max(0, $0 - server.milliseconds)) } ?? -1
+        return entry.expiryMilliseconds.map { unit(max(0, $0 - server.milliseconds)) } ?? -1
     }
 
+    /// Sets the time at which a key expires.
+    /// - Parameters:
+    ///   - unit: the length of the argument's unit, in milliseconds.
+    ///   - startMilliseconds: the time from which the argument counts.
     private static func expire(
-        _ server: SimulatedServer, _ call: Invocation, unit: Int64, from start: Int64
+        _ server: SimulatedServer, _ call: Invocation, unit: Int64, from startMilliseconds: Int64
     ) throws(CommandError) -> Reply {
         let condition = try ExpiryCondition(call.arguments.dropFirst(3))
-        let (lifetime, isTooLong) = try call.integer(2).multipliedReportingOverflow(by: unit)
+        let (lifetimeMilliseconds, isTooLong) = try call.integer(2).multipliedReportingOverflow(by: unit)
         // Redis rejects only times that are too far in the future.
-        guard !isTooLong, start <= 0 || lifetime <= .max - start else { throw .invalidExpiry(call.command.name) }
-        let end = lifetime + start
-        guard let entry = server.entry(call[1]), condition.allows(end, after: entry.expiry) else { return .integer(0) }
-        if end <= server.milliseconds, !server.isReplica {
+        guard !isTooLong, startMilliseconds <= 0 || lifetimeMilliseconds <= .max - startMilliseconds else {
+            throw .invalidExpiry(call.command.name)
+        }
+        let endMilliseconds = lifetimeMilliseconds + startMilliseconds
+        guard let entry = server.entry(call[1]),
+            condition.allows(endMilliseconds, after: entry.expiryMilliseconds)
+        else {
+            return .integer(0)
+        }
+        if endMilliseconds <= server.milliseconds, !server.isReplica {
             _ = server.remove(call[1])
         } else {
-            server.keyspace.setExpiry(of: call[1], to: end)
+            server.keyspace.setExpiry(of: call[1], to: endMilliseconds)
             server.signalChange(of: call[1])
         }
         return .integer(1)
     }
 
     private static func persist(_ server: SimulatedServer, _ call: Invocation) -> Reply {
-        guard let entry = server.entry(call[1]), entry.expiry != nil else { return .integer(0) }
+        guard let entry = server.entry(call[1]), entry.expiryMilliseconds != nil else { return .integer(0) }
         server.keyspace.setExpiry(of: call[1], to: nil)
         server.signalChange(of: call[1])
         return .integer(1)
@@ -138,8 +150,9 @@ private struct ExpiryCondition {
         if requiresLater, requiresEarlier { throw CommandError("ERR GT and LT options at the same time are not compatible") }
     }
 
-    func allows(_ end: Int64, after expiry: Int64?) -> Bool {
-        guard let expiry else { return !requiresExpiry && !requiresLater }
-        return !requiresNoExpiry && (!requiresLater || end > expiry) && (!requiresEarlier || end < expiry)
+    func allows(_ endMilliseconds: Int64, after expiryMilliseconds: Int64?) -> Bool {
+        guard let expiryMilliseconds else { return !requiresExpiry && !requiresLater }
+        return !requiresNoExpiry && (!requiresLater || endMilliseconds > expiryMilliseconds)
+            && (!requiresEarlier || endMilliseconds < expiryMilliseconds)
     }
 }

@@ -15,19 +15,21 @@ enum ServerCommands {
                     + "configured to be writable (which is not the default) writes to replicas are just local and are not "
                     + "propagated.")
         }
-        let replicas = try call.integer(1)
-        guard let timeout = call[2].integer else { throw CommandError("ERR timeout is not an integer or out of range") }
-        guard timeout >= 0 else { throw CommandError("ERR timeout is negative") }
-        guard let replication = server.replication else { return .integer(Int64(server.replicasAcknowledging)) }
+        let replicaCount = try call.integer(1)
+        guard let timeoutMilliseconds = call[2].integer else {
+            throw CommandError("ERR timeout is not an integer or out of range")
+        }
+        guard timeoutMilliseconds >= 0 else { throw CommandError("ERR timeout is negative") }
+        guard let replication = server.replication else { return .integer(Int64(server.acknowledgingReplicaCount)) }
         let connection = call.connection
-        let acknowledged = replication.acknowledging(connection.offset)
-        guard acknowledged < replicas else { return .integer(acknowledged) }
-        server.lastWait += 1
-        let number = server.lastWait
-        connection.wait(.init(number: number, replicas: replicas, offset: connection.offset))
-        // A timeout of 0 means no limit. The cap only keeps the sum from overflowing.
-        if timeout > 0 {
-            server.schedule?(min(timeout, 1 << 40) * 1000) { [weak server, weak connection] in
+        let acknowledgedCount = replication.acknowledgingCount(connection.offset)
+        guard acknowledgedCount < replicaCount else { return .integer(acknowledgedCount) }
+        server.lastWaitNumber += 1
+        let number = server.lastWaitNumber
+        connection.wait(.init(number: number, replicas: replicaCount, offset: connection.offset))
+        // A timeout of 0 means no limit. The cap prevents an overflow.
+        if timeoutMilliseconds > 0 {
+            server.schedule?(min(timeoutMilliseconds, 1 << 40) * 1000) { [weak server, weak connection] in
                 guard let server, let connection else { return }
                 server.waitTimedOut(number, of: connection)
             }
@@ -68,9 +70,9 @@ enum ServerCommands {
             "# Memory", "maxmemory_policy:noeviction", "",
             "# Persistence", "loading:\(server.condition == .loading ? 1 : 0)", "",
         ]
-        let keys = server.keyspace.count
+        let keyCount = server.keyspace.count
         let cluster = server.cluster == nil ? [] : ["# Cluster", "cluster_enabled:1", ""]
-        let keyspace = ["# Keyspace"] + (keys == 0 ? [] : ["db0:keys=\(keys)"]) + [""]
+        let keyspace = ["# Keyspace"] + (keyCount == 0 ? [] : ["db0:keys=\(keyCount)"]) + [""]
         return (lines + replicationLines(of: server) + cluster + keyspace).joined(separator: "\r\n")
     }
 

@@ -77,13 +77,13 @@ enum SortedSetCommands {
         _ server: SimulatedServer, _ key: Bytes, _ remove: (inout SortedSet) -> Int
     ) throws(CommandError) -> Reply {
         guard try server.sortedSet(key) != nil else { return .integer(0) }
-        let (removed, isEmpty) = try server.updateSortedSet(key) { (remove(&$0), $0.count == 0) }
+        let (removedCount, isEmpty) = try server.updateSortedSet(key) { (remove(&$0), $0.count == 0) }
         if isEmpty {
             _ = server.remove(key)
-        } else if removed > 0 {
+        } else if removedCount > 0 {
             server.signalChange(of: key)
         }
-        return .integer(Int64(removed))
+        return .integer(Int64(removedCount))
     }
 
     private static func zpopmin(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {

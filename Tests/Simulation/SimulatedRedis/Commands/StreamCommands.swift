@@ -16,15 +16,15 @@ enum StreamCommands {
         let options = try AddOptions(call)
         guard let id = try nextID(server, call[1], options) else { return .null }
         try server.updateStream(call[1]) { stream in
-            stream.append(StreamLog.Entry(id: id, fields: Array(call.arguments[options.fields...])))
-            if let length = options.length { stream.trim(to: length, isApproximate: options.isApproximate) }
+            stream.append(StreamLog.Entry(id: id, fields: Array(call.arguments[options.firstField...])))
+            if let length = options.maximumLength { stream.trim(to: length, isApproximate: options.isApproximate) }
         }
         server.signalChange(of: call[1])
         return .bulk(id.text)
     }
 
-    /// Returns the ID of the new entry; `nil` if there is no stream and none may be created. A separate function, so
-    /// that the stream is uniquely referenced when it changes.
+    /// Returns the ID of the new entry; `nil` if the stream does not exist and must not be created. This is a separate
+    /// function so that no second reference to the stream exists when it changes.
     private static func nextID(
         _ server: SimulatedServer, _ key: Bytes, _ options: AddOptions
     ) throws(CommandError) -> StreamLog.ID? {
@@ -75,11 +75,11 @@ private struct AddOptions {
     }
 
     var onlyIfPresent = false
-    var length: Int?
+    var maximumLength: Int?
     var isApproximate = false
     var id = ID.next
     /// The index of the first field.
-    var fields: Int
+    var firstField: Int
 
     init(_ call: Invocation) throws(CommandError) {
         var index = 2
@@ -93,7 +93,7 @@ private struct AddOptions {
                 guard index < call.count else { throw .syntax }
                 let count = try call.integer(index)
                 guard count >= 0 else { throw CommandError("ERR The MAXLEN argument must be >= 0.") }
-                length = Int(clamping: count)
+                maximumLength = Int(clamping: count)
             } else {
                 break
             }
@@ -101,15 +101,16 @@ private struct AddOptions {
         }
         guard index < call.count else { throw .wrongNumberOfArguments("xadd") }
         if call[index].storage != [UInt8(ascii: "*")] { id = .given(try StreamLog.ID(call[index], sequence: 0)) }
-        fields = index + 1
-        guard fields < call.count, (call.count - fields).isMultiple(of: 2) else {
+        firstField = index + 1
+        guard firstField < call.count, (call.count - firstField).isMultiple(of: 2) else {
             throw .wrongNumberOfArguments("xadd")
         }
     }
 }
 
 extension StreamLog.ID {
-    /// - Parameter sequence: the sequence to use if `text` has none.
+    /// Parses an ID.
+    /// - Parameter sequence: the sequence if `text` has none.
     fileprivate init(_ text: Bytes, sequence: UInt64) throws(CommandError) {
         let parts = text.text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count <= 2, let first = UInt64(parts[0]), let second = parts.count == 2 ? UInt64(parts[1]) : sequence

@@ -33,20 +33,21 @@ enum StringCommands {
 
     private static func set(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
         let options = try SetOptions(call)
-        let expiry = try options.lifetime.map { (lifetime) throws(CommandError) in
-            try lifetime.end(now: server.milliseconds)
+        let expiryMilliseconds = try options.lifetime.map { (lifetime) throws(CommandError) in
+            try lifetime.end(nowMilliseconds: server.milliseconds)
         }
-        var old = Reply.null
-        if options.returnsOldValue { old = try server.string(call[1]).map { .bulk($0) } ?? .null }
+        var oldValue = Reply.null
+        if options.returnsOldValue { oldValue = try server.string(call[1]).map { .bulk($0) } ?? .null }
         let entry = server.entry(call[1])
         switch options.condition {
-        case .ifAbsent where entry != nil, .ifPresent where entry == nil: return old
+        case .ifAbsent where entry != nil, .ifPresent where entry == nil: return oldValue
         default: break
         }
         server.keyspace.set(
-            call[1], to: .string(call[2]), expiry: options.keepsExpiry ? entry?.expiry : expiry)
+            call[1], to: .string(call[2]),
+            expiryMilliseconds: options.keepsExpiry ? entry?.expiryMilliseconds : expiryMilliseconds)
         server.signalChange(of: call[1])
-        return options.returnsOldValue ? old : .ok
+        return options.returnsOldValue ? oldValue : .ok
     }
 
     private static func add(
@@ -61,7 +62,7 @@ enum StringCommands {
         }
         let (sum, isOverflow) = number.addingReportingOverflow(amount)
         guard !isOverflow else { throw CommandError("ERR increment or decrement would overflow") }
-        server.keyspace.set(call[1], to: .string(Bytes(sum)), expiry: entry?.expiry)
+        server.keyspace.set(call[1], to: .string(Bytes(sum)), expiryMilliseconds: entry?.expiryMilliseconds)
         server.signalChange(of: call[1])
         return .integer(sum)
     }
@@ -76,15 +77,16 @@ private struct SetOptions {
     }
 
     struct Lifetime {
-        var number: Bytes
+        var amount: Bytes
         var isInSeconds: Bool
+        /// Whether the amount counts from now rather than from the Unix epoch.
         var isRelative: Bool
 
-        /// Returns the expiry time, as Unix time in milliseconds.
-        func end(now: Int64) throws(CommandError) -> Int64 {
-            guard let amount = number.integer else { throw .notAnInteger }
+        /// Returns the time at which the key expires, as Unix time in milliseconds.
+        func end(nowMilliseconds: Int64) throws(CommandError) -> Int64 {
+            guard let amount = amount.integer else { throw .notAnInteger }
             let (milliseconds, isTooLong) = amount.multipliedReportingOverflow(by: isInSeconds ? 1000 : 1)
-            let (end, isTooLate) = milliseconds.addingReportingOverflow(isRelative ? now : 0)
+            let (end, isTooLate) = milliseconds.addingReportingOverflow(isRelative ? nowMilliseconds : 0)
             guard amount > 0, !isTooLong, !isTooLate else { throw .invalidExpiry("set") }
             return end
         }
@@ -109,7 +111,7 @@ private struct SetOptions {
                 keepsExpiry = true
             } else if let unit = Self.unit(option), lifetime == nil, !keepsExpiry, index + 1 < call.count {
                 index += 1
-                lifetime = Lifetime(number: call[index], isInSeconds: unit.isInSeconds, isRelative: unit.isRelative)
+                lifetime = Lifetime(amount: call[index], isInSeconds: unit.isInSeconds, isRelative: unit.isRelative)
             } else {
                 throw .syntax
             }

@@ -40,7 +40,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
 
     var count: Int { storage.count }
 
-    /// The text for messages, with invalid UTF-8 replaced.
+    /// The bytes as text for messages, with invalid UTF-8 replaced.
     var text: String { String(decoding: storage, as: UTF8.self) }
 
     func hash(into hasher: inout Hasher) {
@@ -54,7 +54,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         left.storage.lexicographicallyPrecedes(right.storage)
     }
 
-    /// Returns whether this is `word`, which is in lower case, ignoring case.
+    /// Returns whether this equals `word`, ignoring case. `word` must be in lower case.
     func isWord(_ word: StaticString) -> Bool {
         word.withUTF8Buffer { word in
             storage.count == word.count && zip(storage, word).allSatisfy { Self.lowercase($0) == $1 }
@@ -82,7 +82,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         return magnitude == Int64.min.magnitude ? .min : Int64(exactly: magnitude).map { -$0 }
     }
 
-    /// The number that C's `strtod` reads; `nil` if it does not read all bytes.
+    /// The number that C's `strtod` reads; `nil` if `strtod` does not read all bytes.
     var double: Double? {
         if storage.count < 16, let integer { return Double(integer) }
         guard let first = storage.first, isspace(Int32(first)) == 0, !storage.contains(0) else { return nil }

@@ -1,13 +1,12 @@
-/// All keys of a server. It is a value, so a copy is a snapshot. Copying is free; the first change of a copy costs
-/// O(n).
+/// All keys of a server. A copy is a snapshot. Copying is free; the first change of a copy costs O(n).
 ///
-/// Keys are listed in the order of their creation, which is the same in every process.
+/// Keys have the order of their creation, which is the same in every process.
 package struct Keyspace: Sendable {
     struct Entry: Sendable {
         let key: Bytes
         var value: Value
-        /// The expiry time as Unix time in milliseconds; `nil` if the key does not expire.
-        var expiry: Int64?
+        /// The time at which the key expires, as Unix time in milliseconds; `nil` if it does not expire.
+        var expiryMilliseconds: Int64?
         /// The sequence number, which rises with every new key.
         let number: UInt64
     }
@@ -27,7 +26,7 @@ package struct Keyspace: Sendable {
         positions[key].flatMap { entries[$0] }
     }
 
-    /// Returns whether the key is this string, or a sorted set with this member.
+    /// Returns whether the key's value is this string, or a sorted set with this member.
     package func holds(_ text: String, in key: String) -> Bool {
         switch self[Bytes(key)]?.value {
         case .string(let bytes): bytes == Bytes(text)
@@ -36,26 +35,26 @@ package struct Keyspace: Sendable {
         }
     }
 
-    /// Creates a key, or replaces its value and expiry.
-    mutating func set(_ key: Bytes, to value: Value, expiry: Int64?) {
+    /// Creates a key, or replaces its value and the time at which it expires.
+    mutating func set(_ key: Bytes, to value: Value, expiryMilliseconds: Int64?) {
         if let position = positions[key] {
             entries[position]?.value = value
-            entries[position]?.expiry = expiry
+            entries[position]?.expiryMilliseconds = expiryMilliseconds
             return
         }
         lastNumber += 1
         positions[key] = entries.count
-        entries.append(Entry(key: key, value: value, expiry: expiry, number: lastNumber))
+        entries.append(Entry(key: key, value: value, expiryMilliseconds: expiryMilliseconds, number: lastNumber))
     }
 
-    mutating func setExpiry(of key: Bytes, to expiry: Int64?) {
-        if let position = positions[key] { entries[position]?.expiry = expiry }
+    mutating func setExpiry(of key: Bytes, to expiryMilliseconds: Int64?) {
+        if let position = positions[key] { entries[position]?.expiryMilliseconds = expiryMilliseconds }
     }
 
     /// Changes the value of an existing key in place.
     mutating func update<Result>(_ key: Bytes, _ change: (inout Value) -> Result) -> Result? {
         guard let position = positions[key], var entry = entries[position] else { return nil }
-        // The entry is removed meanwhile, so that the value is uniquely referenced and the change copies nothing.
+        // Removing the entry meanwhile leaves one reference to the value, so the change copies nothing.
         entries[position] = nil
         defer { entries[position] = entry }
         return change(&entry.value)
@@ -81,7 +80,8 @@ package struct Keyspace: Sendable {
         }
     }
 
-    /// Returns up to `count` keys that follow the one with this number, and the last one's number, or 0 at the end.
+    /// Returns up to `count` entries that follow the one with this number. The cursor is the number of the last one, or
+    /// 0 at the end.
     func scan(after number: UInt64, count: Int) -> (cursor: UInt64, entries: [Entry]) {
         var found: [Entry] = []
         for entry in entries.lazy.compactMap({ $0 }) where entry.number > number {

@@ -19,13 +19,13 @@ struct SortedSet: Sendable {
     func score(of member: Bytes) -> Double? { scores[member] }
 
     func rank(of member: Bytes) -> Int? {
-        scores[member].map { position(of: Element(score: $0, member: member)) }
+        scores[member].map { insertionIndex(of: Element(score: $0, member: member)) }
     }
 
     /// Returns the element's index, or the index at which to insert it.
-    private func position(of element: Element) -> Int { firstPosition { $0 >= element } }
+    private func insertionIndex(of element: Element) -> Int { firstIndex { $0 >= element } }
 
-    private func firstPosition(where isReached: (Element) -> Bool) -> Int {
+    private func firstIndex(where isReached: (Element) -> Bool) -> Int {
         var low = 0
         var high = elements.count
         while low < high {
@@ -40,17 +40,17 @@ struct SortedSet: Sendable {
         let score = score == 0 ? 0 : score
         if let old = scores[member] {
             guard old != score else { return }
-            elements.remove(at: position(of: Element(score: old, member: member)))
+            elements.remove(at: insertionIndex(of: Element(score: old, member: member)))
         }
         scores[member] = score
         let element = Element(score: score, member: member)
-        elements.insert(element, at: position(of: element))
+        elements.insert(element, at: insertionIndex(of: element))
     }
 
     /// Removes a member. Returns whether it existed.
     mutating func remove(_ member: Bytes) -> Bool {
         guard let score = scores.removeValue(forKey: member) else { return false }
-        elements.remove(at: position(of: Element(score: score, member: member)))
+        elements.remove(at: insertionIndex(of: Element(score: score, member: member)))
         return true
     }
 
@@ -61,8 +61,8 @@ struct SortedSet: Sendable {
 
     /// Returns the indices of the elements whose scores lie between two bounds.
     func positions(from low: ScoreBound, to high: ScoreBound) -> Range<Int> {
-        let start = firstPosition { low.isExclusive ? $0.score > low.score : $0.score >= low.score }
-        let end = firstPosition { high.isExclusive ? $0.score >= high.score : $0.score > high.score }
+        let start = firstIndex { low.isExclusive ? $0.score > low.score : $0.score >= low.score }
+        let end = firstIndex { high.isExclusive ? $0.score >= high.score : $0.score > high.score }
         return start..<max(start, end)
     }
 }

@@ -1,5 +1,5 @@
-/// A stream. Redis keeps entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops whole nodes only.
-/// Therefore this type tracks each node's size in Redis's encoding.
+/// A stream. Redis keeps entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops only whole nodes.
+/// This type therefore tracks each node's size in Redis's encoding.
 struct StreamLog: Sendable {
     struct ID: Comparable, Sendable {
         var milliseconds: UInt64
@@ -30,36 +30,37 @@ struct StreamLog: Sendable {
     private struct Node: Sendable {
         var id: ID
         var names: [Bytes]
-        var entries = 0
-        var bytes: Int
+        var entryCount = 0
+        var byteCount: Int
     }
 
-    private static let nodeEntries = 100
-    private static let nodeBytes = 4096
+    private static let maximumNodeEntries = 100
+    private static let maximumNodeBytes = 4096
     /// The maximum number of entries that one approximate trim drops.
-    private static let trimLimit = 100 * nodeEntries
+    private static let trimLimit = 100 * maximumNodeEntries
 
     private(set) var entries: [Entry] = []
     private(set) var lastID = ID.zero
     private var nodes: [Node] = []
 
     /// Returns the ID that `*` generates now. IDs do not decrease if the clock is set back.
-    func nextID(atMilliseconds now: UInt64) -> ID? {
-        now > lastID.milliseconds ? ID(milliseconds: now, sequence: 0) : lastID.next
+    func nextID(atMilliseconds milliseconds: UInt64) -> ID? {
+        milliseconds > lastID.milliseconds ? ID(milliseconds: milliseconds, sequence: 0) : lastID.next
     }
 
     /// Appends an entry, whose ID must be above `lastID`.
     mutating func append(_ entry: Entry) {
         let names = stride(from: 0, to: entry.fields.count, by: 2).map { entry.fields[$0] }
         let length = entry.fields.reduce(0) { $0 + $1.count }
-        if nodes.last.map({ $0.bytes + length >= Self.nodeBytes || $0.entries >= Self.nodeEntries }) ?? true {
+        if nodes.last.map({ $0.byteCount + length >= Self.maximumNodeBytes || $0.entryCount >= Self.maximumNodeEntries }
+        ) ?? true {
             // The node has a header of six bytes, the end marker, three numbers, the names and a zero.
-            let bytes = 7 + 4 * 2 + names.reduce(0) { $0 + ListPack.size(of: $1) }
-            nodes.append(Node(id: entry.id, names: names, bytes: bytes))
+            let byteCount = 7 + 4 * 2 + names.reduce(0) { $0 + ListPack.size(of: $1) }
+            nodes.append(Node(id: entry.id, names: names, byteCount: byteCount))
         }
         var node = nodes.removeLast()
-        node.entries += 1
-        node.bytes += Self.size(of: entry, names: names, in: node)
+        node.entryCount += 1
+        node.byteCount += Self.size(of: entry, names: names, in: node)
         nodes.append(node)
         entries.append(entry)
         lastID = entry.id
@@ -80,21 +81,21 @@ struct StreamLog: Sendable {
 
     /// Drops the oldest entries until `length` remain. An approximate trim drops only whole nodes.
     mutating func trim(to length: Int, isApproximate: Bool) {
-        var dropped = 0
-        while let node = nodes.first, entries.count - dropped > length {
-            if isApproximate, dropped + node.entries > Self.trimLimit { break }
-            if entries.count - dropped - node.entries >= length {
-                dropped += node.entries
+        var droppedCount = 0
+        while let node = nodes.first, entries.count - droppedCount > length {
+            if isApproximate, droppedCount + node.entryCount > Self.trimLimit { break }
+            if entries.count - droppedCount - node.entryCount >= length {
+                droppedCount += node.entryCount
                 nodes.removeFirst()
             } else if isApproximate {
                 break
             } else {
                 // The entries remain in the node, marked as deleted.
-                nodes[0].entries -= entries.count - dropped - length
-                dropped = entries.count - length
+                nodes[0].entryCount -= entries.count - droppedCount - length
+                droppedCount = entries.count - length
             }
         }
-        entries.removeFirst(dropped)
+        entries.removeFirst(droppedCount)
     }
 }
 

@@ -1,7 +1,7 @@
 internal import CLua
 
-/// A Lua state's stack in Swift's types. Nothing here raises a Lua error unless memory runs out: an error would jump
-/// over Swift's frames.
+/// Access to a Lua state's stack in Swift types. No function here raises a Lua error unless memory runs out, because an
+/// error would jump over Swift's frames.
 struct LuaStack {
     let state: OpaquePointer
 
@@ -72,7 +72,7 @@ struct LuaStack {
         return Bytes(Array(UnsafeRawBufferPointer(start: start, count: length)))
     }
 
-    /// Returns an argument of `redis.call`. Numbers have all digits.
+    /// Returns an argument of `redis.call`. A number is formatted with all its digits.
     func argument(_ index: Int32) -> Bytes? {
         type(index) == LUA_TNUMBER ? Bytes(lua_tonumber(state, index)) : bytes(index)
     }

@@ -1,7 +1,6 @@
 internal import CLua
 
-/// The implementation of `cmsgpack.pack`: it converts Lua values to MessagePack, in the encodings that Redis's library
-/// chooses.
+/// Converts Lua values to MessagePack for `cmsgpack.pack`, in the encodings that Redis's library chooses.
 struct MessagePacker {
     let stack: LuaStack
     private(set) var bytes: [UInt8] = []
@@ -46,18 +45,18 @@ struct MessagePacker {
     /// Returns the number of pairs in the top table, and whether their keys are 1, 2, 3 and so on.
     private func shape() -> (count: Int, isArray: Bool) {
         var count = 0
-        var largest = 0.0
-        var hasPositions = true
+        var largestKey = 0.0
+        var hasIndexKeys = true
         lua_pushnil(stack.state)
         while lua_next(stack.state, -2) != 0 {
             stack.drop()
             count += 1
-            guard hasPositions else { continue }
+            guard hasIndexKeys else { continue }
             let key = stack.type(-1) == LUA_TNUMBER ? lua_tonumber(stack.state, -1) : 0
-            hasPositions = key > 0 && Int32(exactly: key) != nil
-            largest = max(largest, key)
+            hasIndexKeys = key > 0 && Int32(exactly: key) != nil
+            largestKey = max(largestKey, key)
         }
-        return (count, hasPositions && largest == Double(count))
+        return (count, hasIndexKeys && largestKey == Double(count))
     }
 
     private mutating func append(_ number: Double) {
@@ -97,7 +96,10 @@ struct MessagePacker {
         bytes += string.storage
     }
 
-    /// - Parameter long: the type for up to 65,535 elements; the next type is for more.
+    /// Appends the header of an array or map.
+    /// - Parameters:
+    ///   - short: the type for up to 15 elements, to which the count is added.
+    ///   - long: the type for up to 65,535 elements; the next type is for more.
     private mutating func appendHeader(of count: Int, short: UInt8, long: UInt8) {
         switch count {
         case 0...15: bytes.append(short | UInt8(count))
@@ -116,7 +118,7 @@ struct MessagePacker {
     }
 }
 
-/// The implementation of `cmsgpack.unpack`: it converts MessagePack to Lua values.
+/// Converts MessagePack to Lua values for `cmsgpack.unpack`.
 struct MessageUnpacker {
     enum Violation: Error {
         case tooShort

@@ -12,9 +12,9 @@ struct GlobPattern: Hashable {
         while let symbol = pattern.first {
             switch symbol {
             case UInt8(ascii: "*"):
-                let rest = pattern.drop { $0 == UInt8(ascii: "*") }
-                guard !rest.isEmpty else { return true }
-                return (text.startIndex...text.endIndex).contains { matches(rest, text[$0...]) }
+                let remainingPattern = pattern.drop { $0 == UInt8(ascii: "*") }
+                guard !remainingPattern.isEmpty else { return true }
+                return (text.startIndex...text.endIndex).contains { matches(remainingPattern, text[$0...]) }
             case UInt8(ascii: "?"):
                 guard text.popFirst() != nil else { return false }
                 pattern.removeFirst()
@@ -30,8 +30,8 @@ struct GlobPattern: Hashable {
         return text.isEmpty
     }
 
-    /// Consumes the content of a bracket and the closing bracket, if there is one. Returns whether the class contains
-    /// `byte`.
+    /// Consumes the content of a bracket, and the closing bracket if the pattern has one. Returns whether the class
+    /// contains `byte`.
     private static func consumeClass(from pattern: inout ArraySlice<UInt8>, contains byte: UInt8) -> Bool {
         let isNegated = pattern.first == UInt8(ascii: "^")
         if isNegated { pattern.removeFirst() }

@@ -37,7 +37,7 @@ struct ClusterPlacement {
     /// Returns whether a key is on this server.
     var exists: (Bytes) -> Bool
 
-    /// Returns `nil` if this server runs the command.
+    /// Returns the reason not to run a command with these keys here; `nil` if this server runs it.
     ///
     /// - Parameters:
     ///   - areChannels: whether the keys are sharded channels, which need not exist on this server.
@@ -49,30 +49,30 @@ struct ClusterPlacement {
         let target = owner.number == member.number ? member.migrating[slot] : nil
         let isImporting = target == nil && member.importing[slot] != nil
         var hasSeveralKeys = false
-        var missing = 0
-        var present = 0
+        var missingCount = 0
+        var presentCount = 0
         for key in keys {
             if key != first {
                 guard ClusterSlot.of(key) == slot else { return .crossSlot }
                 hasSeveralKeys = true
             }
             guard target != nil || isImporting, !areChannels else { continue }
-            if exists(key) { present += 1 } else { missing += 1 }
+            if exists(key) { presentCount += 1 } else { missingCount += 1 }
         }
         // Sharded channels are served even if the cluster is down.
         guard member.isServing || areChannels else { return .down }
-        if let target, missing > 0 {
-            guard present == 0, let node = member.node(target) else { return .tryAgain }
+        if let target, missingCount > 0 {
+            guard presentCount == 0, let node = member.node(target) else { return .tryAgain }
             return .ask(slot, node)
         }
-        if isImporting, isAsking { return hasSeveralKeys && missing > 0 ? .tryAgain : nil }
+        if isImporting, isAsking { return hasSeveralKeys && missingCount > 0 ? .tryAgain : nil }
         return owner.number == member.number ? nil : .moved(slot, owner)
     }
 }
 
 extension SimulatedServer {
-    /// Returns the reason not to run a command here; `nil` if there is none. `connection` is the client's, even for
-    /// commands of a script.
+    /// Returns the reason not to run a command here; `nil` if the server runs it. `connection` is the client's
+    /// connection, even for commands of a script.
     func refusal(
         of command: Command, _ arguments: [Bytes], from connection: SimulatedConnection, by member: ClusterMember
     ) -> ClusterPlacement.Refusal? {

@@ -44,7 +44,7 @@ final class ScriptEngine {
         scripts[digest] ?? scripts[digest.lowercased]
     }
 
-    /// Compiles a script, unless it is loaded already.
+    /// Returns a script. Compiles it unless it is already loaded.
     func load(_ source: Bytes) throws(CommandError) -> Script {
         let digest = Self.digest(of: source)
         if let script = scripts[digest] { return script }
@@ -63,11 +63,11 @@ final class ScriptEngine {
     }
 
     static func digest(of source: Bytes) -> Bytes {
-        // Redis names scripts by SHA-1, and nothing relies on its strength.
+        // Redis identifies scripts by SHA-1. Nothing here relies on its strength.
         let source = Array(source.storage)
-        var text = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
-        SHA1Data(source, source.count, &text)
-        return Bytes(text.dropLast().map(UInt8.init))
+        var digits = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
+        SHA1Data(source, source.count, &digits)
+        return Bytes(digits.dropLast().map(UInt8.init))
     }
 
     func run(
@@ -90,19 +90,19 @@ final class ScriptEngine {
         return failure(of: script)
     }
 
-    /// The reply for the error that the handler left on top of the stack.
+    /// Returns the reply for the error that the handler left on top of the stack.
     private func failure(of script: Script) -> Reply {
         guard lua.type(-1) == LUA_TTABLE else {
             let reason = lua.bytes(-1)?.text ?? "execution failure"
             return .error(Bytes("ERR Error running script \(script.digest.text), \(reason.prefix(100))"))
         }
-        var text = lua.field("err", of: -1)?.text ?? ""
+        var message = lua.field("err", of: -1)?.text ?? ""
         let source = lua.field("source", of: -1)
         lua.pushField("line", of: -1)
         if let source, let line = lua.bytes(-1) {
-            text += " script: \(script.digest.text), on \(source.text):\(line.text)."
+            message += " script: \(script.digest.text), on \(source.text):\(line.text)."
         }
-        return .error(Bytes(text))
+        return .error(Bytes(message))
     }
 
     /// Runs `redis.call`: pushes the reply, or an error as a table. Returns whether it is an error.

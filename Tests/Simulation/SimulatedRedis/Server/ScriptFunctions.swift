@@ -20,7 +20,7 @@ enum ScriptFunctions {
             guard let argument = stack.argument(index + 1) else { break }
             arguments.append(argument)
         }
-        // The arguments are dropped to make space for the reply.
+        // Makes space for the reply.
         stack.drop(count)
         let isError: Bool
         if count == 0 {
@@ -45,7 +45,7 @@ enum ScriptFunctions {
         return 1
     }
 
-    /// Returns an error as a code and a message. A single word becomes the message.
+    /// Returns an error as a code and a message. A single word becomes the message of an `ERR`.
     private static func normalized(_ text: Bytes) -> Bytes {
         let words = (text.storage.first == UInt8(ascii: "-") ? text.storage.dropFirst() : text.storage[...])
             .prefix { $0 != 0 }
@@ -117,12 +117,14 @@ enum ScriptFunctions {
         return stack.count
     }
 
+    /// Raises the error for reading an undefined global variable.
     static let refuseUnknownGlobal: LuaFunction = { state in
         guard let stack = LuaStack(state) else { return 0 }
         let name = stack.bytes(2)?.text ?? ""
         return stack.raise("Script attempted to access nonexistent global variable '\(name)'")
     }
 
+    /// Raises the error for writing a global variable.
     static let refuseNewGlobal: LuaFunction = { state in
         LuaStack(state)?.raise("Attempt to modify a readonly table") ?? 0
     }

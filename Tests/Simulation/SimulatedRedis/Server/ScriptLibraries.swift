@@ -1,8 +1,8 @@
 internal import CLua
 
-/// The libraries of scripts: Lua's own except files and processes, cjson, cmsgpack and `redis`.
+/// The libraries that scripts can use: Lua's own except those for files and processes, cjson, cmsgpack and `redis`.
 enum ScriptLibraries {
-    /// The error handler, which adds the line of an error, as in Redis.
+    /// The error handler, which adds the line of an error to its message, as in Redis.
     private static let errorHandler = """
         local dbg = debug
         debug = nil

@@ -15,7 +15,7 @@ extension SimulatedServer {
         guard let entry = keyspace[key.entry.key], remove(entry.key) else { return }
         reportChanges()
         flushOutput()
-        target.keyspace.set(entry.key, to: entry.value, expiry: entry.expiry)
+        target.keyspace.set(entry.key, to: entry.value, expiryMilliseconds: entry.expiryMilliseconds)
         target.signalChange(of: entry.key)
         target.reportChanges()
         target.flushOutput()

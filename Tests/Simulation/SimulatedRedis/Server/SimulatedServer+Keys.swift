@@ -1,5 +1,6 @@
-/// Access to keys by commands, for which expired keys do not exist.
+/// The commands' access to keys. For commands, expired keys do not exist.
 extension SimulatedServer {
+    /// Returns a key's entry. Deletes it if it has expired, unless the server is a replica.
     func entry(_ key: Bytes) -> Keyspace.Entry? {
         guard let entry = keyspace[key] else { return nil }
         guard hasExpired(entry) else { return entry }
@@ -8,9 +9,9 @@ extension SimulatedServer {
         return nil
     }
 
-    /// Returns whether an entry has expired. A key still exists in the millisecond of its expiry.
+    /// Returns whether an entry has expired. A key still exists in the millisecond in which it expires.
     func hasExpired(_ entry: Keyspace.Entry) -> Bool {
-        entry.expiry.map { milliseconds > $0 } ?? false
+        entry.expiryMilliseconds.map { milliseconds > $0 } ?? false
     }
 
     /// Removes a key. Returns whether it existed.
@@ -54,7 +55,7 @@ extension SimulatedServer {
 
     /// Changes a hash in place. Creates it if necessary.
     func updateHash<Result>(_ key: Bytes, _ change: (inout FieldMap) -> Result) throws(CommandError) -> Result {
-        if try hash(key) == nil { keyspace.set(key, to: .hash(FieldMap()), expiry: nil) }
+        if try hash(key) == nil { keyspace.set(key, to: .hash(FieldMap()), expiryMilliseconds: nil) }
         return try update(key) { value in
             guard case .hash(var fields) = value else { return nil }
             // The placeholder makes this the only reference to the fields, so the change copies nothing.
@@ -66,7 +67,7 @@ extension SimulatedServer {
 
     /// Changes a sorted set in place. Creates it if necessary.
     func updateSortedSet<Result>(_ key: Bytes, _ change: (inout SortedSet) -> Result) throws(CommandError) -> Result {
-        if try sortedSet(key) == nil { keyspace.set(key, to: .sortedSet(SortedSet()), expiry: nil) }
+        if try sortedSet(key) == nil { keyspace.set(key, to: .sortedSet(SortedSet()), expiryMilliseconds: nil) }
         return try update(key) { value in
             guard case .sortedSet(var set) = value else { return nil }
             value = .placeholder
@@ -77,7 +78,7 @@ extension SimulatedServer {
 
     /// Changes a stream in place. Creates it if necessary.
     func updateStream<Result>(_ key: Bytes, _ change: (inout StreamLog) -> Result) throws(CommandError) -> Result {
-        if try stream(key) == nil { keyspace.set(key, to: .stream(StreamLog()), expiry: nil) }
+        if try stream(key) == nil { keyspace.set(key, to: .stream(StreamLog()), expiryMilliseconds: nil) }
         return try update(key) { value in
             guard case .stream(var stream) = value else { return nil }
             value = .placeholder

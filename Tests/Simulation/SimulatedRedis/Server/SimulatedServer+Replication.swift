@@ -1,4 +1,4 @@
-/// Replication without the network: the host carries updates and acknowledgments.
+/// Replication without the network. The world carries updates and acknowledgments between servers.
 extension SimulatedServer {
     /// Whether expired keys are hidden rather than deleted.
     var isReplica: Bool { condition == .readOnly || replication?.isReplica ?? false }
@@ -8,7 +8,7 @@ extension SimulatedServer {
 
     // MARK: Primary
 
-    /// Returns all data for a replica, which receives every update from now on.
+    /// Registers a replica and returns all data. `onUpdate` receives every later update.
     package func fullSync(for replica: ServerAddress) -> FullSync {
         removeReplica(replica)
         replication?.replicas.append(Replication.Replica(address: replica, offset: 0))
@@ -20,12 +20,12 @@ extension SimulatedServer {
         replication?.replicas.removeAll { $0.address == address }
     }
 
-    /// Records that a replica has applied everything up to this offset, and answers each `WAIT` that this completes.
+    /// Records that a replica has applied everything up to this offset. Answers each `WAIT` that this completes.
     package func acknowledge(_ offset: Int64, by address: ServerAddress) {
         guard let index = replication?.replicas.firstIndex(where: { $0.address == address }) else { return }
         replication?.replicas[index].offset = offset
         for connection in connections {
-            guard let wait = connection.replicaWait, let count = replication?.acknowledging(wait.offset),
+            guard let wait = connection.replicaWait, let count = replication?.acknowledgingCount(wait.offset),
                 count >= wait.replicas
             else { continue }
             connection.endWait(with: .integer(count))
@@ -35,7 +35,7 @@ extension SimulatedServer {
     /// Answers a `WAIT` that has timed out.
     func waitTimedOut(_ number: UInt64, of connection: SimulatedConnection) {
         guard let wait = connection.replicaWait, wait.number == number else { return }
-        connection.endWait(with: .integer(replication?.acknowledging(wait.offset) ?? 0))
+        connection.endWait(with: .integer(replication?.acknowledgingCount(wait.offset) ?? 0))
     }
 
     /// Sends the changes of the completed command to replicas.
@@ -65,7 +65,7 @@ extension SimulatedServer {
         if update.removesAll { removeAllKeys() }
         for (key, entry) in update.changes {
             if let entry {
-                keyspace.set(key, to: entry.value, expiry: entry.expiry)
+                keyspace.set(key, to: entry.value, expiryMilliseconds: entry.expiryMilliseconds)
             } else {
                 _ = keyspace.remove(key)
             }
@@ -78,11 +78,11 @@ extension SimulatedServer {
     }
 
     /// Records that the primary no longer sends updates.
-    package func lostPrimary() { replication?.isLinked = false }
+    package func primaryLost() { replication?.isLinked = false }
 
     // MARK: Changes of role
 
-    /// Makes the server a primary, which keeps its data.
+    /// Makes the server a primary. It keeps its data.
     ///
     /// - Parameter closesConnections: `true` if a Sentinel orders the promotion, `false` in a cluster.
     package func promote(closesConnections: Bool) {
@@ -92,7 +92,7 @@ extension SimulatedServer {
         if closesConnections { closeAllConnections() }
     }
 
-    /// Makes the server a replica, which keeps its data until its primary sends other data.
+    /// Makes the server a replica. It keeps its data until its primary sends other data.
     ///
     /// - Parameter closesConnections: `true` if a Sentinel orders the demotion, `false` in a cluster.
     package func demote(to primary: ServerAddress, closesConnections: Bool) {

@@ -1,9 +1,9 @@
-/// A deterministic Redis server: RESP2 in, RESP2 out, on one thread, with a given clock and without randomness. The
-/// commands that it supports behave as in Redis 7.0.15, and scripts run in the same version of Lua.
+/// A deterministic Redis server that speaks RESP2. It runs on one thread, with a given clock and without randomness.
+/// Its commands behave as in Redis 7.0.15, and scripts run in the same version of Lua.
 package final class SimulatedServer {
     static let version = "7.0.15"
 
-    /// The state that determines which commands the server refuses.
+    /// The condition of the server, which determines the commands that it refuses.
     package enum Condition: Hashable, Sendable {
         case serving
         /// Loading data from disk.
@@ -19,7 +19,7 @@ package final class SimulatedServer {
 
     package var condition = Condition.serving
     /// The number of replicas that `WAIT` reports without a delay, if `replication` is `nil`.
-    package var replicasAcknowledging = 0
+    package var acknowledgingReplicaCount = 0
     /// All data. A copy is a snapshot; `restart(with:)` restores one.
     package internal(set) var keyspace = Keyspace()
     /// The server's role in replication; `nil` if it neither has replicas nor is one.
@@ -29,40 +29,44 @@ package final class SimulatedServer {
     package var isReplicaReadOnly = true
     /// Receives the changes of each command, if the server has `replication`.
     package var onUpdate: ((ReplicationUpdate) -> Void)?
-    /// Runs a closure after this many microseconds; `nil` if the server has no timers, so that `WAIT` never times out.
+    /// Runs a closure after this many microseconds; `nil` if the server has no timers. `WAIT` then never times out.
     package var schedule: ((Int64, @escaping () -> Void) -> Void)?
     /// The server's view of its cluster; `nil` if it is not part of one.
     package var cluster: ClusterMember?
-    /// Receives messages published on this server of a cluster, to be delivered by the others.
+    /// Receives the messages that clients publish on this server of a cluster, for the other servers.
     package var onClusterPublish: ((PublishedMessage) -> Void)?
     /// The state of a Sentinel; `nil` if the server is not one.
     package var sentinel: SentinelState?
 
     var pendingUpdate = PendingUpdate()
-    var lastWait: UInt64 = 0
+    var lastWaitNumber: UInt64 = 0
     var subscriptions = Subscriptions()
     /// The open connections, oldest first.
     private(set) var connections: [SimulatedConnection] = []
     private(set) lazy var scripts = ScriptEngine(server: self)
-    /// The time at which the running command began. Time does not advance during a command or script.
+    /// The time at which the running command began, as Unix time in microseconds. Time does not advance during a
+    /// command or script.
     private(set) var microseconds: Int64 = 0
 
     let commands: CommandTable
-    private let now: () -> Int64
+    /// Returns the wall clock's time, as Unix time in microseconds.
+    private let readMicroseconds: () -> Int64
     private var tracking = TrackingTable()
     private var lastConnectionID: Int64 = 0
-    private var restarts = 0
+    private var restartCount = 0
     /// Connections with unsent output, in order.
     private var connectionsWithOutput: [SimulatedConnection] = []
     /// The sender of the running command.
     private var current: SimulatedConnection?
-    /// Changes by the running command that its own connection tracks, to be sent after the reply; `nil` means all keys.
+    /// The keys that the running command changed and its own connection tracks; `nil` stands for all keys. The
+    /// notifications follow the reply.
     private var pendingInvalidations: [Bytes?] = []
 
-    /// - Parameter now: the server's wall clock, as Unix time in microseconds. It may jump.
+    /// Creates an empty server.
+    /// - Parameter now: returns the time of the server's wall clock, as Unix time in microseconds. It may jump.
     init(commands: CommandTable, now: @escaping () -> Int64) {
         self.commands = commands
-        self.now = now
+        readMicroseconds = now
     }
 
     var milliseconds: Int64 { microseconds / 1000 }
@@ -79,10 +83,10 @@ package final class SimulatedServer {
     /// draw nothing from them.
     var runID: String {
         func digits(_ number: UInt, _ count: Int) -> String {
-            let text = String(number, radix: 16)
-            return String(repeating: "0", count: max(0, count - text.count)) + text
+            let digits = String(number, radix: 16)
+            return String(repeating: "0", count: max(0, count - digits.count)) + digits
         }
-        return digits(UInt(bitPattern: ObjectIdentifier(self)), 20) + digits(UInt(restarts), 20)
+        return digits(UInt(bitPattern: ObjectIdentifier(self)), 20) + digits(UInt(restartCount), 20)
     }
 
     // MARK: Life cycle
@@ -104,18 +108,18 @@ package final class SimulatedServer {
         tracking.forgetAll()
         flushScripts()
         lastConnectionID = 0
-        restarts += 1
-        let ended = connections
+        restartCount += 1
+        let formerConnections = connections
         connections = []
-        for connection in ended { connection.closeByServer() }
+        for connection in formerConnections { connection.closeByServer() }
     }
 
     /// Replaces the server behind this address with another one that has all data. Open connections stay with the
-    /// former server, which is now read-only and receives no more data.
+    /// former server, which is now read-only and receives no further data.
     ///
     /// - Returns: the former server, which the caller must retain.
     package func handOver() -> SimulatedServer {
-        let former = SimulatedServer(commands: commands, now: now)
+        let former = SimulatedServer(commands: commands, now: readMicroseconds)
         former.keyspace = keyspace
         former.condition = .readOnly
         former.lastConnectionID = lastConnectionID
@@ -123,7 +127,7 @@ package final class SimulatedServer {
         for connection in connections { connection.server = former }
         (connections, subscriptions, tracking) = ([], Subscriptions(), TrackingTable())
         flushScripts()
-        restarts += 1
+        restartCount += 1
         return former
     }
 
@@ -135,7 +139,7 @@ package final class SimulatedServer {
     /// Deletes expired keys, as Redis does in the background. Tracking connections are notified.
     package func removeExpiredKeys() {
         guard !isReplica else { return }
-        microseconds = now()
+        microseconds = readMicroseconds()
         for entry in Array(keyspace.all) { _ = self.entry(entry.key) }
         reportChanges()
         flushOutput()
@@ -165,7 +169,7 @@ package final class SimulatedServer {
 
     /// Runs a client's command.
     func execute(_ arguments: [Bytes], from connection: SimulatedConnection) -> Reply {
-        microseconds = now()
+        microseconds = readMicroseconds()
         current = connection
         defer { current = nil }
         let reply = outcome(of: arguments, from: connection)
@@ -187,7 +191,7 @@ package final class SimulatedServer {
         }
     }
 
-    /// Runs an allowed command. `script` is the script that it is part of.
+    /// Runs an allowed command. `script` is the script that calls it; `nil` if a client sent it.
     func run(_ call: Invocation, for script: Invocation?) throws(CommandError) -> Reply {
         // A read is tracked even if it fails.
         defer {

@@ -2,7 +2,7 @@
 struct Subscriptions {
     private var channels = ListenerLists<Bytes>()
     private var patterns = ListenerLists<GlobPattern>()
-    /// Sharded channels, which belong to a hash slot of a cluster.
+    /// The sharded channels, which belong to a hash slot of a cluster.
     private var shards = ListenerLists<Bytes>()
 
     mutating func add(_ connection: SimulatedConnection, to channel: Bytes) {
@@ -52,18 +52,18 @@ struct Subscriptions {
 
     /// Publishes a message. Returns the number of receivers; a connection with two matching subscriptions counts twice.
     func publish(_ message: Bytes, on channel: Bytes, from server: SimulatedServer) -> Int {
-        var receivers = 0
+        var receiverCount = 0
         for id in channels.listeners[channel] ?? [] {
             server.connection(id)?.push(.bulks(["message", channel, message]))
-            receivers += 1
+            receiverCount += 1
         }
         for pattern in patterns.subjects where pattern.matches(channel) {
             for id in patterns.listeners[pattern] ?? [] {
                 server.connection(id)?.push(.bulks(["pmessage", pattern.bytes, channel, message]))
-                receivers += 1
+                receiverCount += 1
             }
         }
-        return receivers
+        return receiverCount
     }
 }
 
@@ -103,7 +103,7 @@ private struct ListenerLists<Subject: Hashable> {
     }
 }
 
-/// The keys read by each connection, for `CLIENT TRACKING`. A changed key is dropped.
+/// The keys that each connection has read, for `CLIENT TRACKING`. `forget` drops a changed key.
 struct TrackingTable {
     static let channel: Bytes = "__redis__:invalidate"
 
@@ -111,7 +111,7 @@ struct TrackingTable {
     struct Options {
         /// The connection that receives notifications; `nil` if there is none. RESP2 requires a separate connection.
         var redirect: Int64?
-        /// The `NOLOOP` option: the connection's own changes are not reported.
+        /// The `NOLOOP` option: the connection is not notified of its own changes.
         var ignoresOwnChanges: Bool
     }
 

@@ -11,10 +11,10 @@ package final class ClusterMember {
     /// The presumed owner of each hash slot; -1 if there is none.
     private var owners = [Int16](repeating: -1, count: ClusterSlot.count)
     /// The number of hash slots per server.
-    private var counts: [Number: Int] = [:]
+    private var slotCounts: [Number: Int] = [:]
     /// The version of `owners`, which rises with every change.
     package private(set) var version: UInt64 = 0
-    /// The hash slots being moved from this server to others (`migrating`) and from others to it (`importing`).
+    /// The hash slots that move from this server to others (`migrating`) and from others to it (`importing`).
     package private(set) var migrating: [Int: Number] = [:]
     package private(set) var importing: [Int: Number] = [:]
     /// The highest epoch seen so far.
@@ -57,7 +57,7 @@ package final class ClusterMember {
         change(&nodes[index])
     }
 
-    /// Primaries that serve hash slots.
+    /// The primaries that serve hash slots.
     package var primaries: [ClusterNode] { nodes.filter { $0.primary == nil && serves($0.number) } }
     package var majority: Int { primaries.count / 2 + 1 }
 
@@ -67,16 +67,16 @@ package final class ClusterMember {
 
     package func slots(of number: Number) -> [Int] { owners.indices.filter { Int(owners[$0]) == number } }
 
-    package func count(of number: Number) -> Int { counts[number, default: 0] }
+    package func count(of number: Number) -> Int { slotCounts[number, default: 0] }
 
     package func serves(_ number: Number) -> Bool { count(of: number) > 0 }
 
-    package var assignedCount: Int { counts.values.reduce(0, +) }
+    package var assignedCount: Int { slotCounts.values.reduce(0, +) }
 
     package func assign(_ slots: some Sequence<Int>, to owner: Number?) {
         for slot in slots {
-            if let former = self.owner(of: slot) { counts[former, default: 0] -= 1 }
-            if let owner { counts[owner, default: 0] += 1 }
+            if let former = self.owner(of: slot) { slotCounts[former, default: 0] -= 1 }
+            if let owner { slotCounts[owner, default: 0] += 1 }
             owners[slot] = owner.map { Int16($0) } ?? -1
         }
         version += 1
@@ -92,7 +92,7 @@ package final class ClusterMember {
 
     package func endAllMoves() { (migrating, importing) = ([:], [:]) }
 
-    /// Runs of consecutive hash slots with one owner, in order.
+    /// The runs of consecutive hash slots with one owner, in order.
     var ranges: [(slots: ClosedRange<Int>, owner: Number)] {
         var ranges: [(slots: ClosedRange<Int>, owner: Number)] = []
         var start = 0
@@ -104,7 +104,7 @@ package final class ClusterMember {
     }
 }
 
-/// A cluster server, as seen by another one or by itself.
+/// A cluster server, as another server or the server itself sees it.
 package struct ClusterNode: Hashable, Sendable {
     package var number: ClusterMember.Number
     package var address: ServerAddress

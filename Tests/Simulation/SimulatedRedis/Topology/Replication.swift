@@ -1,4 +1,4 @@
-/// The address under which others reach a server.
+/// The address at which clients and other servers reach a server.
 package struct ServerAddress: Hashable, Sendable {
     package var host: String
     package var port: Int
@@ -9,7 +9,7 @@ package struct ServerAddress: Hashable, Sendable {
     }
 }
 
-/// A server's role in replication. `WAIT` on a server without one returns the configured number of replicas.
+/// A server's role in replication.
 package struct Replication {
     package enum Role: Hashable, Sendable {
         case primary
@@ -38,10 +38,10 @@ package struct Replication {
 
     package var isReplica: Bool { role != .primary }
 
-    func acknowledging(_ offset: Int64) -> Int64 { Int64(replicas.count { $0.offset >= offset }) }
+    func acknowledgingCount(_ offset: Int64) -> Int64 { Int64(replicas.count { $0.offset >= offset }) }
 }
 
-/// The changes made by one command or by expiry. A script is one command.
+/// The changes that one command made, or the removal of expired keys. A script is one command.
 package struct ReplicationUpdate: Sendable {
     /// The primary's offset after the update.
     package let offset: Int64
@@ -49,7 +49,7 @@ package struct ReplicationUpdate: Sendable {
     let removesAll: Bool
     /// The changed keys, ordered by the last change of each. The entry is `nil` if the key was removed.
     let changes: [(key: Bytes, entry: Keyspace.Entry?)]
-    /// Messages published by the command, which the replicas' subscribers receive too.
+    /// The messages that the command published. The replicas' subscribers receive them too.
     let messages: [PublishedMessage]
 }
 
@@ -70,18 +70,18 @@ package struct PublishedMessage: Sendable {
 /// The changes that the running command has made so far.
 struct PendingUpdate {
     private var keys: [Bytes] = []
-    private var seen: Set<Bytes> = []
+    private var seenKeys: Set<Bytes> = []
     private var removesAll = false
     private var messages: [PublishedMessage] = []
 
     var isEmpty: Bool { keys.isEmpty && !removesAll && messages.isEmpty }
 
     mutating func change(_ key: Bytes) {
-        if seen.insert(key).inserted { keys.append(key) }
+        if seenKeys.insert(key).inserted { keys.append(key) }
     }
 
     mutating func removeAll() {
-        (keys, seen) = ([], [])
+        (keys, seenKeys) = ([], [])
         removesAll = true
     }
 

@@ -4,12 +4,12 @@ import RedisClient
 protocol ClientConnection: AnyObject {
     /// Receives messages that answer no command.
     var onPush: ([RedisReply]) -> Void { get set }
-    /// Called when the connection is lost, but not when this side closes it.
+    /// Runs when the connection is lost, but not when this side closes it.
     var onLost: () -> Void { get set }
     var isOpen: Bool { get }
     var isClosed: Bool { get }
 
-    /// Sends a command. `completion` is called once.
+    /// Sends a command. Calls `completion` once.
     func send(_ arguments: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void)
     /// Sends all commands of `body` in one write.
     func sendTogether(_ body: () -> Void)

@@ -14,11 +14,11 @@ final class DescriptorClient: ListenerClient {
         var subjects: [Int?]
         var cost: Int64
         /// The client number of the first operation in the history.
-        var number: Int
+        var firstNumber: Int
     }
 
     private static let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
-    private static let health = "/grpc.health.v1.Health/Check"
+    private static let healthMethod = "/grpc.health.v1.Health/Check"
 
     /// The rules of all domains, grouped by domain.
     let rules: [DomainRule]
@@ -26,6 +26,7 @@ final class DescriptorClient: ListenerClient {
     private let loop: SimulatedEventLoop
     private var connection: GRPCWireConnection?
 
+    /// Creates a client of the first fleet's domains.
     /// - Parameter number: the first of the client's `LockClient.maximumLocks` numbers in the history.
     init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom) {
         rules = world.profile.domainRules
@@ -53,10 +54,10 @@ final class DescriptorClient: ListenerClient {
         } else if random.happens(0.4) {
             // The sidecar may batch requests that arrive together.
             return (0..<Int.random(in: 2...LockClient.maximumLocks, using: &random)).map {
-                Question(rules: chosen, subjects: [subject(of: first)], cost: cost, number: number + $0)
+                Question(rules: chosen, subjects: [subject(of: first)], cost: cost, firstNumber: number + $0)
             }
         }
-        return [Question(rules: chosen, subjects: chosen.map(subject(of:)), cost: cost, number: number)]
+        return [Question(rules: chosen, subjects: chosen.map(subject(of:)), cost: cost, firstNumber: number)]
     }
 
     private func subject(of rule: Int) -> Int? {
@@ -69,10 +70,10 @@ final class DescriptorClient: ListenerClient {
     private var listener: GRPCWireConnection {
         if let connection, connection.acceptsCalls { return connection }
         if connection != nil { chooseSidecar() }
-        let opened = GRPCWireConnection(
+        let newConnection = GRPCWireConnection(
             to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline, on: loop)
-        connection = opened
-        return opened
+        connection = newConnection
+        return newConnection
     }
 
     override func hangUp() {
@@ -81,13 +82,13 @@ final class DescriptorClient: ListenerClient {
         former?.close()
     }
 
-    /// Sends all requests together, and continues when all are answered.
+    /// Sends all requests together, and continues when all have ended.
     private func send(_ questions: [Question]) {
-        var remaining = questions.count
+        var remainingCount = questions.count
         for question in questions {
             send(question) { [self] in
-                remaining -= 1
-                guard remaining == 0 else { return }
+                remainingCount -= 1
+                guard remainingCount == 0 else { return }
                 cancelScheduled()
                 pauseThenAct()
             }
@@ -98,20 +99,22 @@ final class DescriptorClient: ListenerClient {
         let (listener, sidecar) = (listener, sidecar)
         for (index, rule) in question.rules.enumerated() {
             let operation = Operation.take(
-                service: firstRule + rule, cost: question.cost, subject: question.subjects[index], wait: 0)
-            world.record(.invoked(client: question.number + index, sidecar: sidecar, operation))
+                service: firstRule + rule, cost: question.cost, subject: question.subjects[index], waitMilliseconds: 0)
+            world.record(.invoked(client: question.firstNumber + index, sidecar: sidecar, operation))
         }
-        var isOver = false
+        var hasEnded = false
         let end = { [world] (endings: [OperationEnding]) in
-            guard !isOver else { return }
-            isOver = true
-            for (index, ending) in endings.enumerated() { world.record(.ended(client: question.number + index, ending)) }
+            guard !hasEnded else { return }
+            hasEnded = true
+            for (index, ending) in endings.enumerated() {
+                world.record(.ended(client: question.firstNumber + index, ending))
+            }
             done()
         }
         let all = { (ending: OperationEnding) in question.rules.map { _ in ending } }
         let call = listener.call(Self.method, request(question)) { [weak self] result in
             switch result {
-            case .success(let answer): end(self?.endings(of: question, answer, from: sidecar) ?? [])
+            case .success(let response): end(self?.endings(of: question, response, from: sidecar) ?? [])
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
             case .failure(.responseLost):
                 end(all(.unknown(reason: self?.connection === listener ? "answer-lost" : OperationEnding.vanished)))
@@ -120,10 +123,12 @@ final class DescriptorClient: ListenerClient {
                 end(all(.unknown(reason: "answer-lost")))
             }
         }
-        if !isOver, random.happens(0.05) { abandon(listener, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
+        if !hasEnded, random.happens(0.05) {
+            abandon(listener, call) { end(all(.unknown(reason: OperationEnding.vanished))) }
+        }
         // The limit exceeds the rules' patience.
-        world.timeline.schedule(in: .milliseconds(WorldState.patience + 1000)) { [weak self] in
-            guard let self, !isOver else { return }
+        world.timeline.schedule(in: .milliseconds(WorldState.patienceMilliseconds + 1000)) { [weak self] in
+            guard let self, !hasEnded else { return }
             end(all(.unknown(reason: "timed-out")))
             hangUp()
         }
@@ -162,37 +167,41 @@ final class DescriptorClient: ListenerClient {
         request.domain = random.happens(0.5) ? "unknown" : rules[0].domain.name
         let count = Int.random(in: 1...3, using: &random)
         request.descriptors = (0..<count).map { Self.descriptor(DescriptorEntry(key: "unknown", value: "\($0)")) }
-        call(Self.method, request) { answer in
-            guard answer.status == 0, let response = Self.response(answer) else { return Self.isRefusal(answer.status) }
+        call(Self.method, request) { grpcResponse in
+            guard grpcResponse.status == 0, let response = Self.response(grpcResponse) else {
+                return Self.isRefusal(grpcResponse.status)
+            }
             return response.overallCode == .ok && response.statuses.map(\.code) == Array(repeating: .ok, count: count)
         }
     }
 
     private func checkHealth() {
         let service = ["", "envoy.service.ratelimit.v3.RateLimitService", "unknown"][Int.random(in: 0...2, using: &random)]
-        call(Self.health, Grpc_Health_V1_HealthCheckRequest.with { $0.service = service }) { answer in
-            if service == "unknown", answer.status == 5 { return true }
-            guard answer.status == 0, service != "unknown", let message = answer.message else {
-                return Self.isRefusal(answer.status)
+        call(Self.healthMethod, Grpc_Health_V1_HealthCheckRequest.with { $0.service = service }) { response in
+            if service == "unknown", response.status == 5 { return true }
+            guard response.status == 0, service != "unknown", let message = response.message else {
+                return Self.isRefusal(response.status)
             }
             let status = try? Grpc_Health_V1_HealthCheckResponse(serializedBytes: message).status
             return status == .serving || service.isEmpty && status == .notServing
         }
     }
 
-    /// Makes a call that the history does not record, and continues when it is answered.
-    private func call(_ path: String, _ message: some Message, isGood: @escaping (GRPCWireConnection.Response) -> Bool) {
+    /// Makes a call that the history does not record, and continues when it has ended. Reports an unexpected response.
+    private func call(
+        _ path: String, _ message: some Message, isExpected: @escaping (GRPCWireConnection.Response) -> Bool
+    ) {
         let (listener, sidecar) = (listener, sidecar)
         listener.call(path, message) { [weak self] result in
             switch result {
-            case .success(let answer):
-                if !isGood(answer) { self?.complain(of: "\(path) answers \(answer)", from: sidecar) }
+            case .success(let response):
+                if !isExpected(response) { self?.complain(of: "\(path) answers \(response)", from: sidecar) }
             case .failure(.unreadable(let reason)): self?.complain(of: "\(path): \(reason)", from: sidecar)
             case .failure: break
             }
             self?.cancelScheduled()
             self?.pauseThenAct()
         }
-        schedule(after: .milliseconds(WorldState.patience + 1000)) { [self] in hangUp() }
+        schedule(after: .milliseconds(WorldState.patienceMilliseconds + 1000)) { [self] in hangUp() }
     }
 }

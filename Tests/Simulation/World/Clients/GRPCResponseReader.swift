@@ -25,12 +25,12 @@ struct GRPCResponseReader {
             guard fields.first(name: "content-type") == "application/grpc" else {
                 throw ParseError(reason: "content-type is \(fields.first(name: "content-type") ?? "missing")")
             }
-            if isLast { return try answer(fields, ByteBuffer()) }
+            if isLast { return try response(fields, ByteBuffer()) }
             stage = .body(ByteBuffer())
             return nil
         case .body(let bytes):
             guard isLast else { throw ParseError(reason: "a second head before the end of the answer") }
-            return try answer(fields, bytes)
+            return try response(fields, bytes)
         }
     }
 
@@ -44,7 +44,9 @@ struct GRPCResponseReader {
         return nil
     }
 
-    private func answer(_ trailers: HPACKHeaders, _ bytes: ByteBuffer) throws(ParseError) -> GRPCWireConnection.Response {
+    private func response(_ trailers: HPACKHeaders, _ bytes: ByteBuffer) throws(ParseError)
+        -> GRPCWireConnection.Response
+    {
         let statuses = trailers[canonicalForm: "grpc-status"].map { String($0) }
         guard statuses.count == 1, let status = Int(statuses[0]), (0...16).contains(status) else {
             throw ParseError(reason: "grpc-status is \(statuses)")

@@ -4,8 +4,7 @@ import NIOHPACK
 import NIOHTTP2
 import SwiftProtobuf
 
-/// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. It can carry concurrent
-/// calls.
+/// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. It can carry concurrent calls.
 final class GRPCWireConnection {
     /// The reason why a call has no response.
     enum Loss: Error {
@@ -34,7 +33,7 @@ final class GRPCWireConnection {
         var completion: (Result<Response, Loss>) -> Void
     }
 
-    /// The number of consumed bytes after which the sidecar is allowed to send more.
+    /// The number of received bytes after which the client allows the sidecar to send more.
     private static let windowStep = 16 * 1024
 
     private let loop: SimulatedEventLoop
@@ -45,10 +44,10 @@ final class GRPCWireConnection {
     /// The calls in progress, in the order of their streams.
     private var calls: [Call] = []
     private var unsent: [(stream: HTTP2StreamID, path: String, message: ByteBuffer)] = []
-    private var lastStream = -1
-    /// The number of received bytes that were not returned to the connection's window yet.
-    private var consumed = 0
-    /// Called when the connection is lost, but not when this side closes it.
+    private var lastStreamID = -1
+    /// The number of received bytes by which the connection's window is still smaller.
+    private var consumedCount = 0
+    /// Runs when the connection is lost, but not when this side closes it.
     var onLost: () -> Void = {}
 
     /// Starts to connect. Calls made before the connection is open are queued.
@@ -62,7 +61,7 @@ final class GRPCWireConnection {
         timeline.schedule(in: path.drawDelay()) { [self] in
             guard state == .connecting else { return }
             guard sidecar.accept(wire, at: .grpc) else {
-                timeline.schedule(in: path.drawDelay()) { [self] in lost(.notConnected) }
+                timeline.schedule(in: path.drawDelay()) { [self] in connectionLost(.notConnected) }
                 return
             }
             begin()
@@ -91,18 +90,18 @@ final class GRPCWireConnection {
 
     // MARK: Calls
 
-    /// Calls a method with one message. `completion` is called once, unless the call is cancelled.
+    /// Calls a method with one message. Calls `completion` once, unless the call is cancelled.
     ///
     /// - Parameter path: the path in the form `/package.Service/Method`.
     /// - Returns: the call's number, for cancelling it.
     @discardableResult
     func call(_ path: String, _ message: some Message, completion: @escaping (Result<Response, Loss>) -> Void) -> Int {
-        lastStream += 2
+        lastStreamID += 2
         guard acceptsCalls, let bytes = try? message.serializedBytes() as [UInt8] else {
             completion(.failure(.notConnected))
-            return lastStream
+            return lastStreamID
         }
-        let stream = HTTP2StreamID(lastStream)
+        let stream = HTTP2StreamID(lastStreamID)
         calls.append(Call(stream: stream, completion: completion))
         var buffer = ByteBuffer()
         buffer.writeInteger(UInt8(0))
@@ -113,7 +112,7 @@ final class GRPCWireConnection {
         } else {
             unsent.append((stream, path, buffer))
         }
-        return lastStream
+        return lastStreamID
     }
 
     /// Cancels a call and resets its stream.
@@ -149,7 +148,7 @@ final class GRPCWireConnection {
 
     // MARK: Responses
 
-    fileprivate func received(_ frame: HTTP2Frame) {
+    fileprivate func frameReceived(_ frame: HTTP2Frame) {
         switch frame.payload {
         case .headers(let head):
             read(frame.streamID) { reader throws(GRPCResponseReader.ParseError) in
@@ -165,8 +164,8 @@ final class GRPCWireConnection {
         case .goAway(let last, _, _):
             guard state == .open else { return }
             state = .draining
-            let refused = calls.map(\.stream).filter { $0 > last }
-            for stream in refused { end(stream, .failure(.notConnected)) }
+            let refusedStreams = calls.map(\.stream).filter { $0 > last }
+            for stream in refusedStreams { end(stream, .failure(.notConnected)) }
             closeIfDrained()
         default: break
         }
@@ -177,8 +176,8 @@ final class GRPCWireConnection {
     ) {
         guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
         do throws(GRPCResponseReader.ParseError) {
-            guard let answer = try body(&calls[index].reader) else { return }
-            end(stream, .success(answer))
+            guard let response = try body(&calls[index].reader) else { return }
+            end(stream, .success(response))
         } catch {
             end(stream, .failure(.unreadable(error.reason)))
         }
@@ -192,12 +191,13 @@ final class GRPCWireConnection {
         closeIfDrained()
     }
 
+    /// Counts received bytes, and allows the sidecar to send as many more from time to time.
     private func replenish(_ count: Int) {
-        consumed += count
-        guard consumed >= Self.windowStep, state != .closed else { return }
-        frames.write(.windowUpdate(windowSizeIncrement: consumed), .rootStream)
+        consumedCount += count
+        guard consumedCount >= Self.windowStep, state != .closed else { return }
+        frames.write(.windowUpdate(windowSizeIncrement: consumedCount), .rootStream)
         frames.flush()
-        consumed = 0
+        consumedCount = 0
     }
 
     // MARK: Closing
@@ -212,8 +212,8 @@ final class GRPCWireConnection {
         if !wasConnecting { loop.enter { channel.close(promise: nil) } }
     }
 
-    /// Call when the connection was lost or received bytes that cannot be read.
-    fileprivate func lost(_ loss: Loss) {
+    /// Handles the loss of the connection, or bytes that cannot be read.
+    fileprivate func connectionLost(_ loss: Loss) {
         guard state != .closed else { return }
         shutDown()
         fail(loss)
@@ -221,13 +221,13 @@ final class GRPCWireConnection {
     }
 
     private func fail(_ loss: Loss) {
-        let failed = calls
+        let failedCalls = calls
         (calls, unsent) = ([], [])
-        for call in failed { call.completion(.failure(loss)) }
+        for call in failedCalls { call.completion(.failure(loss)) }
     }
 }
 
-/// Passes frames between HTTP/2 and the connection object.
+/// Passes frames between the HTTP/2 handler and the connection.
 private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -247,9 +247,9 @@ private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
 
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) { connection?.received(unwrapInboundIn(data)) }
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) { connection?.frameReceived(unwrapInboundIn(data)) }
 
-    func channelInactive(context: ChannelHandlerContext) { connection?.lost(.responseLost) }
+    func channelInactive(context: ChannelHandlerContext) { connection?.connectionLost(.responseLost) }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         guard let closed = event as? StreamClosedEvent, closed.reason != nil else { return }
@@ -263,6 +263,6 @@ private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
     /// Ignores errors for which this side sends no `GOAWAY`, because they concern streams that have already closed.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard let connectionError else { return }
-        connection?.lost(.unreadable("\(connectionError): \(error)"))
+        connection?.connectionLost(.unreadable("\(connectionError): \(error)"))
     }
 }

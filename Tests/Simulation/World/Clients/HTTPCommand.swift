@@ -15,6 +15,7 @@ struct HTTPCommand {
     let kind: Kind
     let bytes: ByteBuffer
 
+    /// Converts a command.
     /// - Parameter words: a command that the HTTP API handles without a task. It must not have options that only RESP
     ///   supports.
     init(_ words: [String]) {
@@ -22,7 +23,7 @@ struct HTTPCommand {
         switch words[0] {
         case "LOCK.ACQUIRE":
             let body = Body([("ttl_ms", words[2])], options: words.dropFirst(3))
-            kind = body.others.isEmpty ? .acquire(lock: words[1]) : .acquireAll(locks: [words[1]] + body.others)
+            kind = body.otherLocks.isEmpty ? .acquire(lock: words[1]) : .acquireAll(locks: [words[1]] + body.otherLocks)
             bytes = Self.post("/v1/locks/\(words[1])", body)
         case "LOCK.RENEW":
             let fields = [("token", Body.quoted(words[2])), ("ttl_ms", words[3])]
@@ -54,11 +55,11 @@ struct HTTPCommand {
     }
 
     private static func post(_ path: String, _ body: Body) -> ByteBuffer {
-        let text = body.text
+        let json = body.json
         // A request without options needs no body.
-        guard text != "{}" else { return request("POST", path, [("Content-Length", "0")]) }
-        let fields = [("Content-Type", "application/json"), ("Content-Length", "\(text.utf8.count)")]
-        return request("POST", path, fields, body: text)
+        guard json != "{}" else { return request("POST", path, [("Content-Length", "0")]) }
+        let fields = [("Content-Type", "application/json"), ("Content-Length", "\(json.utf8.count)")]
+        return request("POST", path, fields, body: json)
     }
 
     private static func request(
@@ -75,7 +76,7 @@ extension HTTPCommand {
         /// The fields, with values in JSON.
         private var fields: [(name: String, value: String)]
         /// The locks of the option `ALSO`.
-        private(set) var others: [String] = []
+        private(set) var otherLocks: [String] = []
 
         init(_ fields: [(name: String, value: String)] = [], options: ArraySlice<String>) {
             self.fields = fields
@@ -83,7 +84,7 @@ extension HTTPCommand {
             while let option = options.popFirst() { add(option, &options) }
         }
 
-        var text: String { "{" + fields.map { "\"\($0.name)\":\($0.value)" }.joined(separator: ",") + "}" }
+        var json: String { "{" + fields.map { "\"\($0.name)\":\($0.value)" }.joined(separator: ",") + "}" }
 
         static func quoted(_ text: String) -> String { "\"\(text)\"" }
 
@@ -91,9 +92,9 @@ extension HTTPCommand {
             switch option {
             case "SHARED": fields.append(("mode", "\"shared\""))
             case "ALSO":
-                others = Array(options.dropFirst())
+                otherLocks = Array(options.dropFirst())
                 options = []
-                fields.append(("also", "[" + others.map(Self.quoted).joined(separator: ",") + "]"))
+                fields.append(("also", "[" + otherLocks.map(Self.quoted).joined(separator: ",") + "]"))
             case "OWNER", "SUBJECT": fields.append((option.lowercased(), Self.quoted(options.removeFirst())))
             default: fields.append((Self.numberName(option), options.removeFirst()))
             }

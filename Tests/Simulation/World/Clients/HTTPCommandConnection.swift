@@ -1,7 +1,7 @@
 import NIOCore
 import RedisClient
 
-/// A client's connection to a sidecar's HTTP API. Sends each command as a request, and converts its response to the
+/// A client's connection to a sidecar's HTTP API. It sends each command as a request, and converts the response to the
 /// reply of the RESP API.
 final class HTTPCommandConnection: ClientConnection {
     private let connection: HTTPWireConnection
@@ -9,10 +9,10 @@ final class HTTPCommandConnection: ClientConnection {
     private let complain: (String) -> Void
     /// The requests of the write being assembled.
     private var batch: ByteBuffer?
-    /// A counter that rises when all calls are dropped.
+    /// The number of times that all calls were dropped.
     private var generation = 0
 
-    /// Never called, because HTTP has no pushes.
+    /// Has no effect, because HTTP has no push messages.
     var onPush: ([RedisReply]) -> Void = { _ in }
     var onLost: () -> Void = {}
 
@@ -52,12 +52,12 @@ final class HTTPCommandConnection: ClientConnection {
         _ request: HTTPCommand, _ result: Result<HTTPWireResponse, HTTPWireConnection.Loss>
     ) -> Result<RedisReply, ClientLoss> {
         switch result {
-        case .success(let answer):
+        case .success(let response):
             do throws(UndocumentedResponse) {
-                return .success(try request.reply(to: answer))
+                return .success(try request.reply(to: response))
             } catch {
-                let body = String(decoding: answer.body, as: UTF8.self)
-                complain("\(request.name): \(error.reason), in answer \(answer.status) \(body)")
+                let body = String(decoding: response.body, as: UTF8.self)
+                complain("\(request.name): \(error.reason), in answer \(response.status) \(body)")
                 return .success(.error(RedisError(.server(ServerCondition(rawValue: "ERR")), "ERR \(error.reason)")))
             }
         case .failure(.notConnected): return .failure(.notConnected)

@@ -8,46 +8,52 @@ struct UndocumentedResponse: Error {
 
 extension HTTPCommand {
     /// Converts the response to the reply that the RESP API would have given.
-    func reply(to answer: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
-        guard answer.informational.isEmpty else { throw UndocumentedResponse(reason: "unrequested informational responses") }
-        switch (kind, answer.status) {
-        case (.acquire(let lock), 201): return try Self.json(LeaseBody.self, answer).reply(of: lock)
-        case (.acquireAll(let locks), 201): return try Self.json(LeasesBody.self, answer).reply(of: locks)
-        case (.renew, 200): return .integer(try Self.json(RenewedBody.self, answer).valid_ms)
+    func reply(to response: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
+        guard response.informational.isEmpty else {
+            throw UndocumentedResponse(reason: "unrequested informational responses")
+        }
+        switch (kind, response.status) {
+        case (.acquire(let lock), 201): return try Self.json(LeaseBody.self, response).reply(of: lock)
+        case (.acquireAll(let locks), 201): return try Self.json(LeasesBody.self, response).reply(of: locks)
+        case (.renew, 200): return .integer(try Self.json(RenewedBody.self, response).valid_ms)
         case (.release, 204):
-            guard answer.body.isEmpty else { throw UndocumentedResponse(reason: "an answer without content has a body") }
+            guard response.body.isEmpty else {
+                throw UndocumentedResponse(reason: "an answer without content has a body")
+            }
             return .integer(1)
         case (.grants, 200):
-            _ = try Self.json(GrantsBody.self, answer)
+            _ = try Self.json(GrantsBody.self, response)
             return .array([])
-        case (.take, 200): return try Self.json(TakenBody.self, answer).reply(isLimited: false, answer)
+        case (.take, 200): return try Self.json(TakenBody.self, response).reply(isLimited: false, response)
         case (.permit, 201):
-            let body = try Self.json(PermitBody.self, answer)
+            let body = try Self.json(PermitBody.self, response)
             return .array([.integer(1), Self.bulk(body.permit), Self.bulk(body.state), .integer(-1)])
-        case (.report, 200): return Self.bulk(try Self.json(StateBody.self, answer).state)
+        case (.report, 200): return Self.bulk(try Self.json(StateBody.self, response).state)
         case (.ping(let word), 200):
-            guard try Self.json(StatusBody.self, answer).status == "alive" else {
+            guard try Self.json(StatusBody.self, response).status == "alive" else {
                 throw UndocumentedResponse(reason: "it is not alive")
             }
             return Self.bulk(word)
-        case (_, 400...): return try problem(answer)
+        case (_, 400...): return try problem(response)
         default: throw UndocumentedResponse(reason: "unexpected status")
         }
     }
 
-    private func problem(_ answer: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
-        let body = try Self.json(ProblemBody.self, answer, as: "application/problem+json")
-        try body.check(answer)
+    private func problem(_ response: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
+        let body = try Self.json(ProblemBody.self, response, as: "application/problem+json")
+        try body.check(response)
         switch (kind, body.code) {
         case (.acquire, "held"), (.acquireAll, "held"), (.renew, "lost"): return .null
         case (.release, "lost"): return .integer(0)
         case (.take, "limited"):
-            return try Self.json(TakenBody.self, answer, as: "application/problem+json").reply(isLimited: true, answer)
+            return try Self.json(TakenBody.self, response, as: "application/problem+json").reply(
+                isLimited: true, response)
         case (.permit, "limited"), (.permit, "open"), (.permit, "busy"):
-            guard let state = body.state, let retryAfter = body.retry_after_ms, body.reason == body.code else {
+            guard let state = body.state, let retryAfterMilliseconds = body.retry_after_ms, body.reason == body.code
+            else {
                 throw UndocumentedResponse(reason: "a refused permit has no reason, state or retry_after_ms")
             }
-            return .array([.integer(0), Self.bulk(body.code), Self.bulk(state), .integer(retryAfter)])
+            return .array([.integer(0), Self.bulk(body.code), Self.bulk(state), .integer(retryAfterMilliseconds)])
         default: return try body.error
         }
     }
@@ -55,13 +61,14 @@ extension HTTPCommand {
     fileprivate static func bulk(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
 
     private static func json<Body: Decodable>(
-        _ type: Body.Type, _ answer: HTTPWireResponse, as mediaType: String = "application/json"
+        _ type: Body.Type, _ response: HTTPWireResponse, as mediaType: String = "application/json"
     ) throws(UndocumentedResponse) -> Body {
-        guard answer["content-type"] == mediaType else {
-            throw UndocumentedResponse(reason: "its Content-Type is \(answer["content-type"] ?? "missing"), not \(mediaType)")
+        guard response["content-type"] == mediaType else {
+            throw UndocumentedResponse(
+                reason: "its Content-Type is \(response["content-type"] ?? "missing"), not \(mediaType)")
         }
         do {
-            return try JSONDecoder().decode(type, from: Data(answer.body))
+            return try JSONDecoder().decode(type, from: Data(response.body))
         } catch {
             throw UndocumentedResponse(reason: "its body is not a \(type)")
         }
@@ -118,15 +125,15 @@ private struct TakenBody: Decodable {
     var reset_after_ms: Int64
     var retry_after_ms: Int64
 
-    func reply(isLimited: Bool, _ answer: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
+    func reply(isLimited: Bool, _ response: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
         guard limited == isLimited else { throw UndocumentedResponse(reason: "limited contradicts the status") }
         if let name {
-            guard answer["ratelimit"]?.hasPrefix("\"\(name)\";r=\(max(0, remaining));t=") ?? false else {
-                throw UndocumentedResponse(reason: "RateLimit is \(answer["ratelimit"] ?? "missing")")
+            guard response["ratelimit"]?.hasPrefix("\"\(name)\";r=\(max(0, remaining));t=") ?? false else {
+                throw UndocumentedResponse(reason: "RateLimit is \(response["ratelimit"] ?? "missing")")
             }
             // The policy names the fleet-wide limit, even while a sidecar without Redis enforces only its local quota.
-            guard answer["ratelimit-policy"]?.contains("\"\(name)\";q=") ?? false else {
-                throw UndocumentedResponse(reason: "RateLimit-Policy is \(answer["ratelimit-policy"] ?? "missing")")
+            guard response["ratelimit-policy"]?.contains("\"\(name)\";q=") ?? false else {
+                throw UndocumentedResponse(reason: "RateLimit-Policy is \(response["ratelimit-policy"] ?? "missing")")
             }
         }
         return .array([
@@ -160,18 +167,19 @@ private struct ProblemBody: Decodable {
     var retry_after_ms: Int64?
 
     /// Checks the members that all problems have, and the header field `Retry-After`.
-    func check(_ answer: HTTPWireResponse) throws(UndocumentedResponse) {
-        guard status == answer.status, status == documentedStatus else {
+    func check(_ response: HTTPWireResponse) throws(UndocumentedResponse) {
+        guard status == response.status, status == documentedStatus else {
             throw UndocumentedResponse(reason: "the status of \(code) is \(status)")
         }
         guard type == "urn:interlock:error:\(code)", !title.isEmpty, !detail.isEmpty else {
             throw UndocumentedResponse(reason: "its type is \(type), its title \(title.debugDescription)")
         }
-        guard answer["retry-after"] == documentedRetry else {
-            throw UndocumentedResponse(reason: "its Retry-After is \(answer["retry-after"] ?? "missing")")
+        guard response["retry-after"] == documentedRetryAfter else {
+            throw UndocumentedResponse(reason: "its Retry-After is \(response["retry-after"] ?? "missing")")
         }
     }
 
+    /// The documented status of a problem with this code.
     private var documentedStatus: Int? {
         switch code {
         case "invalid": 400
@@ -185,7 +193,8 @@ private struct ProblemBody: Decodable {
         }
     }
 
-    private var documentedRetry: String? {
+    /// The documented value of `Retry-After`, in seconds.
+    private var documentedRetryAfter: String? {
         switch code {
         case "unavailable", "unreplicated": return "1"
         case "limited", "open", "busy":

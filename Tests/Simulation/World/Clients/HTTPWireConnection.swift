@@ -1,7 +1,7 @@
 import NIOCore
 
-/// A client's HTTP/1.1 connection to a sidecar, for one request at a time or several pipelined ones. Answers arrive in
-/// the order of the requests.
+/// A client's HTTP/1.1 connection to a sidecar, for one request at a time or several pipelined ones. Responses arrive
+/// in the order of the requests.
 final class HTTPWireConnection {
     /// The reason why there is no complete response.
     enum Loss: Error {
@@ -26,22 +26,22 @@ final class HTTPWireConnection {
     private var unsent: [ByteBuffer] = []
     /// The requests of the write being assembled.
     private var batch: ByteBuffer?
-    /// Called when an informational response to the oldest request arrives.
+    /// Receives the status of each informational response to the oldest request.
     var onInformational: (Int) -> Void = { _ in }
-    /// Called when bytes arrive that answer no request.
+    /// Runs when bytes arrive that belong to no response.
     var onStrayBytes: () -> Void = {}
-    /// Called when the connection is lost, but not when this side closes it.
+    /// Runs when the connection is lost, but not when this side closes it.
     var onLost: () -> Void = {}
 
     /// Starts to connect. Requests sent before the connection is open are queued.
     init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline) {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
-        wire.near.onEnd = { [weak self] in self?.ended() }
+        wire.near.onEnd = { [weak self] in self?.peerClosed() }
         timeline.schedule(in: path.drawDelay()) { [self] in
             guard state == .connecting else { return }
             guard sidecar.accept(wire, at: .http) else {
-                timeline.schedule(in: path.drawDelay()) { [self] in ended() }
+                timeline.schedule(in: path.drawDelay()) { [self] in peerClosed() }
                 return
             }
             state = .open
@@ -52,10 +52,10 @@ final class HTTPWireConnection {
 
     var isOpen: Bool { state == .open }
     var isClosed: Bool { state == .closed }
-    /// Whether every request has been answered.
+    /// Whether every request has its response.
     var isIdle: Bool { pending.isEmpty }
 
-    /// Sends a request. `bytes` is the complete request or only its head. `completion` is called once.
+    /// Sends a request. `bytes` is the complete request or only its head. Calls `completion` once.
     func send(_ bytes: ByteBuffer, isHead: Bool = false, completion: @escaping (Result<HTTPWireResponse, Loss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         pending.append((isHead, completion))
@@ -63,7 +63,7 @@ final class HTTPWireConnection {
         write(bytes)
     }
 
-    /// Sends everything that `body` sends in one write.
+    /// Combines everything that `body` sends into one write.
     func sendTogether(_ body: () -> Void) {
         batch = ByteBuffer()
         body()
@@ -99,10 +99,10 @@ final class HTTPWireConnection {
                 guard !pending.isEmpty || !reader.hasBytes else {
                     throw HTTPResponseReader.ParseError(reason: "bytes after the end of the last answer")
                 }
-                let answer = try reader.next()
+                let response = try reader.next()
                 for status in reader.takeInformational() { onInformational(status) }
-                guard let answer, state == .open else { return }
-                answered(answer)
+                guard let response, state == .open else { return }
+                responseCompleted(response)
             }
         } catch {
             state = .closed
@@ -113,25 +113,25 @@ final class HTTPWireConnection {
         }
     }
 
-    private func answered(_ answer: HTTPWireResponse) {
+    private func responseCompleted(_ response: HTTPWireResponse) {
         guard !pending.isEmpty else { return }
         let completion = pending.removeFirst().completion
         if let next = pending.first { reader.begin(isHead: next.isHead) }
-        let isLast = state == .open && answer.endsConnection
+        let isLast = state == .open && response.endsConnection
         if isLast {
             state = .closed
             wire.close(to: wire.far)
         }
-        completion(.success(answer))
+        completion(.success(response))
         guard isLast else { return }
         fail { .responseLost($0) }
         onLost()
     }
 
-    private func ended() {
+    private func peerClosed() {
         guard state != .closed else { return }
         let wasOpen = state == .open
-        if wasOpen, let answer = reader.end() { answered(answer) }
+        if wasOpen, let response = reader.end() { responseCompleted(response) }
         guard state != .closed else { return }
         state = .closed
         fail { wasOpen ? .responseLost($0) : .notConnected }
@@ -139,14 +139,16 @@ final class HTTPWireConnection {
     }
 
     private func fail(_ loss: (HTTPWireResponse?) -> Loss) {
-        let failed = pending
+        let failedRequests = pending
         pending = []
         let part = reader.part
-        for (index, call) in failed.enumerated() { call.completion(.failure(loss(index == 0 ? part : nil))) }
+        for (index, request) in failedRequests.enumerated() {
+            request.completion(.failure(loss(index == 0 ? part : nil)))
+        }
     }
 }
 
-/// A response as received.
+/// A response as the client received it.
 struct HTTPWireResponse {
     var status = 0
     /// The header fields, with names in lower case.
@@ -162,7 +164,7 @@ struct HTTPWireResponse {
     subscript(name: String) -> String? { fields.first { $0.name == name }?.value }
 }
 
-/// An incremental and strict parser of HTTP/1.1 answers.
+/// An incremental, strict parser of HTTP/1.1 responses.
 struct HTTPResponseReader {
     struct ParseError: Error {
         var reason: String
@@ -179,18 +181,19 @@ struct HTTPResponseReader {
     }
 
     private var bytes: [UInt8] = []
+    /// The index of the first byte that is not consumed.
     private var start = 0
     private var stage = Stage.head
-    private var answer = HTTPWireResponse()
+    private var response = HTTPWireResponse()
     private var isHead = false
     private var newInformational: [Int] = []
 
-    /// Whether bytes have arrived that belong to no response so far.
+    /// Whether some bytes have arrived but are not consumed.
     var hasBytes: Bool { start < bytes.count }
-    /// The part of the current answer that has arrived; `nil` before its head.
-    var part: HTTPWireResponse? { answer.status == 0 ? nil : answer }
+    /// The part of the current response that has arrived; `nil` before its head.
+    var part: HTTPWireResponse? { response.status == 0 ? nil : response }
 
-    mutating func append(_ more: some Sequence<UInt8>) { bytes.append(contentsOf: more) }
+    mutating func append(_ newBytes: some Sequence<UInt8>) { bytes.append(contentsOf: newBytes) }
 
     /// Sets the method of the request that the next response belongs to.
     mutating func begin(isHead: Bool) { self.isHead = isHead }
@@ -201,7 +204,7 @@ struct HTTPResponseReader {
         return newInformational
     }
 
-    /// Call when the connection has ended. Returns the response that it completes.
+    /// Handles the end of the connection. Returns the response that it completes; `nil` if there is none.
     mutating func end() -> HTTPWireResponse? {
         guard case .untilClose = stage else { return nil }
         return finish()
@@ -209,10 +212,10 @@ struct HTTPResponseReader {
 
     private mutating func finish() -> HTTPWireResponse {
         defer {
-            answer = HTTPWireResponse()
+            response = HTTPWireResponse()
             stage = .head
         }
-        return answer
+        return response
     }
 
     private mutating func line() -> String? {
@@ -224,7 +227,7 @@ struct HTTPResponseReader {
 
     private mutating func consume(_ maximum: Int) -> Int {
         let count = min(maximum, bytes.count - start)
-        answer.body.append(contentsOf: bytes[start..<(start + count)])
+        response.body.append(contentsOf: bytes[start..<(start + count)])
         start += count
         return count
     }
@@ -234,12 +237,12 @@ struct HTTPResponseReader {
         while true {
             switch stage {
             case .head:
-                guard let answer = try head() else { return nil }
-                if let answer { return answer }
+                guard let response = try head() else { return nil }
+                if let response { return response }
             case .counted(let remaining):
-                let rest = remaining - consume(remaining)
-                stage = .counted(remaining: rest)
-                guard rest == 0 else { return nil }
+                let remainingCount = remaining - consume(remaining)
+                stage = .counted(remaining: remainingCount)
+                guard remainingCount == 0 else { return nil }
                 return finish()
             case .chunkSize:
                 guard let line = line() else { return nil }
@@ -248,9 +251,9 @@ struct HTTPResponseReader {
                 }
                 stage = size == 0 ? .trailers : .chunk(remaining: size)
             case .chunk(let remaining):
-                let rest = remaining - consume(remaining)
-                stage = rest == 0 ? .chunkEnd : .chunk(remaining: rest)
-                if rest > 0 { return nil }
+                let remainingCount = remaining - consume(remaining)
+                stage = remainingCount == 0 ? .chunkEnd : .chunk(remaining: remainingCount)
+                if remainingCount > 0 { return nil }
             case .chunkEnd:
                 guard let line = line() else { return nil }
                 guard line.isEmpty else { throw ParseError(reason: "a chunk ends with \(line.debugDescription)") }
@@ -258,7 +261,7 @@ struct HTTPResponseReader {
             case .trailers:
                 guard let line = line() else { return nil }
                 if line.isEmpty { return finish() }
-                answer.fields.append(try Self.field(line))
+                response.fields.append(try Self.field(line))
             case .untilClose:
                 _ = consume(.max)
                 return nil
@@ -291,16 +294,16 @@ struct HTTPResponseReader {
             start = 0
         }
         if (100..<200).contains(status), status != 101 {
-            answer.informational.append(status)
+            response.informational.append(status)
             newInformational.append(status)
             return .some(nil)
         }
-        answer.status = status
-        answer.fields = fields
+        response.status = status
+        response.fields = fields
         if isHead || status == 204 || status == 304 || status == 101 { return finish() }
-        if answer["transfer-encoding"] == "chunked" {
+        if response["transfer-encoding"] == "chunked" {
             stage = .chunkSize
-        } else if let length = answer["content-length"] {
+        } else if let length = response["content-length"] {
             guard let count = Int(length) else { throw ParseError(reason: "Content-Length is \(length)") }
             stage = .counted(remaining: count)
         } else {

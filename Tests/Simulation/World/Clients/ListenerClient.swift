@@ -2,8 +2,8 @@ import InterlockCore
 import InterlockJudge
 import RedisClient
 
-/// The base class of a world's clients. A client has a connection to a sidecar, which it replaces when it is lost, and
-/// makes one call at a time, which the history records.
+/// The base class of a world's clients. A client has a connection to a sidecar and replaces it when it is lost. It
+/// makes one call at a time, and the history records the calls.
 class ListenerClient {
     unowned let world: WorldState
     let number: Int
@@ -13,7 +13,7 @@ class ListenerClient {
     var random: SeededRandom
     let clientProtocol: ClientProtocol
     private var connection: (any ClientConnection)?
-    /// A counter whose increments cancel everything that was scheduled.
+    /// The number of times that everything scheduled was cancelled.
     private var generation = 0
 
     /// Creates a client that speaks `clientProtocol`, or a version of RESP drawn from `random` if that is `nil`.
@@ -28,23 +28,23 @@ class ListenerClient {
         self.clientProtocol = clientProtocol ?? version
     }
 
-    /// Starts the next action.
+    /// Starts the client's next action. Does nothing by default.
     func act() {}
-    /// Called with each push message.
+    /// Handles a push message.
     func receivedPush(_ parts: [RedisReply]) {}
-    /// Called when the connection has ended, which also ends everything linked to it.
+    /// Handles the end of the connection, which also ends everything linked to it.
     func disconnected(byClient: Bool) {}
 
     func start() { pauseThenAct() }
 
     /// Pauses, then acts.
     func pauseThenAct() {
-        schedule(after: .milliseconds(Int64.random(in: world.profile.pause, using: &random))) { [self] in
+        schedule(after: .milliseconds(Int64.random(in: world.profile.pauseMilliseconds, using: &random))) { [self] in
             if !world.isClosing { act() }
         }
     }
 
-    /// Runs `body` later, unless `cancelScheduled` is called first.
+    /// Runs `body` after this many nanoseconds, unless `cancelScheduled` is called first.
     func schedule(after nanoseconds: Int64, _ body: @escaping () -> Void) {
         let current = generation
         world.timeline.schedule(in: max(0, nanoseconds)) { [weak self] in
@@ -62,11 +62,11 @@ class ListenerClient {
     private var listener: any ClientConnection {
         if let connection, !connection.isClosed { return connection }
         if connection != nil { chooseSidecar() }
-        let opened = connect()
-        opened.onPush = { [weak self] in self?.receivedPush($0) }
-        opened.onLost = { [weak self] in self?.disconnected(byClient: false) }
-        connection = opened
-        return opened
+        let newConnection = connect()
+        newConnection.onPush = { [weak self] in self?.receivedPush($0) }
+        newConnection.onLost = { [weak self] in self?.disconnected(byClient: false) }
+        connection = newConnection
+        return newConnection
     }
 
     /// Chooses the sidecar of the next connection: usually the one on the same host, sometimes another one.
@@ -87,11 +87,11 @@ class ListenerClient {
     }
 
     /// Reports an answer that the client's protocol does not allow.
-    func complain(of words: String, from sidecar: Int) {
-        world.recordViolation(.answers, "client \(number) at sidecar \(sidecar): \(words)")
+    func complain(of problem: String, from sidecar: Int) {
+        world.recordViolation(.answers, "client \(number) at sidecar \(sidecar): \(problem)")
     }
 
-    /// Closes the connection, as the end of the process does.
+    /// Closes the connection, as when the process ends.
     func hangUp() {
         let former = connection
         connection = nil
@@ -100,7 +100,7 @@ class ListenerClient {
     }
 
     /// Ends the process immediately. Another one replaces it after this many milliseconds.
-    func die(for milliseconds: Int64) {
+    func die(forMilliseconds milliseconds: Int64) {
         hangUp()
         // Also cancels everything that calls scheduled when they ended.
         cancelScheduled()
@@ -122,7 +122,7 @@ class ListenerClient {
         }
     }
 
-    /// The maximum number of commands before a call in one write. A time slice is enough for about twenty.
+    /// The maximum number of `PING` commands before a call in one write. A time slice suffices for about twenty.
     private static let maximumPings = 48
     private static let pingWord = "ping-"
 
@@ -143,7 +143,7 @@ class ListenerClient {
 
     /// Sends a command, and records its operations and their endings. A call for several locks is one operation per
     /// lock, each with its own client number. The ending is `endingOnClose` if the client closes the connection before
-    /// the answer. `completion` is called once.
+    /// the reply arrives. Calls `completion` once.
     func perform(
         _ operations: [(number: Int, operation: Operation)], _ words: [String],
         endingOnClose: String = OperationEnding.vanished,
@@ -153,18 +153,18 @@ class ListenerClient {
         let listener = listener
         let sidecar = sidecar
         for (number, operation) in operations { world.record(.invoked(client: number, sidecar: sidecar, operation)) }
-        let wait = operations.first?.operation.wait ?? 0
-        var isOver = false
+        let waitMilliseconds = operations.first?.operation.waitMilliseconds ?? 0
+        var hasEnded = false
         func end(_ endings: [OperationEnding]) {
-            guard !isOver else { return }
-            isOver = true
+            guard !hasEnded else { return }
+            hasEnded = true
             for ((number, _), ending) in zip(operations, endings) { world.record(.ended(client: number, ending)) }
             completion(endings)
         }
         func all(_ ending: OperationEnding) -> [OperationEnding] { operations.map { _ in ending } }
         listener.send(words) { [weak self] result in
             switch result {
-            // The reply belongs to another command. The rules detect calls that remain unanswered.
+            // The reply belongs to another command. The history's checkers detect calls that get no reply.
             case .success(let reply) where reply.text?.hasPrefix(Self.pingWord) ?? false: listener.giveUpOnReplies()
             case .success(.error(let error)):
                 let word = error.message.prefix { $0 != " " }
@@ -177,8 +177,9 @@ class ListenerClient {
             }
         }
         // The limit exceeds the rules' patience.
-        world.timeline.schedule(in: .milliseconds(wait + WorldState.patience + 1000)) { [weak self] in
-            guard let self, !isOver else { return }
+        world.timeline.schedule(in: .milliseconds(waitMilliseconds + WorldState.patienceMilliseconds + 1000)) {
+            [weak self] in
+            guard let self, !hasEnded else { return }
             end(all(.unknown(reason: "timed-out")))
             hangUp()
         }

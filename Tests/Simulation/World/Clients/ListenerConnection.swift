@@ -13,20 +13,21 @@ final class ListenerConnection: ClientConnection {
     private let wire: Wire
     private var state = State.connecting
     private var reader = ListenerReplyReader()
+    /// The completions of the commands without a reply, in order.
     private var pending: [(Result<RedisReply, ClientLoss>) -> Void] = []
     private var unsent: [ByteBuffer] = []
     /// The commands of the write being assembled.
     private var batch: ByteBuffer?
 
     var onPush: ([RedisReply]) -> Void = { _ in }
-    /// Called when the connection is lost, but not when this side closes it.
+    /// Runs when the connection is lost, but not when this side closes it.
     var onLost: () -> Void = {}
 
     /// Starts to connect. Commands sent before the connection is open are queued.
     init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, speaksRESP3: Bool) {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
-        wire.near.onEnd = { [weak self] in self?.lost() }
+        wire.near.onEnd = { [weak self] in self?.connectionLost() }
         if speaksRESP3 {
             send(["HELLO", "3"]) { _ in }
             send(["CLIENT", "LOSSES", "ON"]) { _ in }
@@ -34,7 +35,7 @@ final class ListenerConnection: ClientConnection {
         timeline.schedule(in: path.drawDelay()) { [self] in
             guard state == .connecting else { return }
             guard sidecar.accept(wire) else {
-                timeline.schedule(in: path.drawDelay()) { [self] in lost() }
+                timeline.schedule(in: path.drawDelay()) { [self] in connectionLost() }
                 return
             }
             state = .open
@@ -46,7 +47,7 @@ final class ListenerConnection: ClientConnection {
     var isClosed: Bool { state == .closed }
     var isOpen: Bool { state == .open }
 
-    /// Sends a command. `completion` is called once.
+    /// Sends a command. Calls `completion` once.
     func send(_ arguments: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         let bytes = ByteBuffer(bytes: RequestEncoder.encode(arguments))
@@ -96,11 +97,11 @@ final class ListenerConnection: ClientConnection {
                 }
             }
         } catch {
-            lost()
+            connectionLost()
         }
     }
 
-    private func lost() {
+    private func connectionLost() {
         guard state != .closed else { return }
         let loss: ClientLoss = state == .open ? .responseLost : .notConnected
         state = .closed
@@ -109,13 +110,13 @@ final class ListenerConnection: ClientConnection {
     }
 
     private func fail(_ loss: ClientLoss) {
-        let failed = pending
+        let completions = pending
         pending = []
-        for completion in failed { completion(.failure(loss)) }
+        for completion in completions { completion(.failure(loss)) }
     }
 }
 
-/// An incremental parser of RESP2 and RESP3 answers. hiredis 0.14 cannot read RESP3.
+/// An incremental parser of RESP2 and RESP3 replies. hiredis 0.14 cannot read RESP3.
 struct ListenerReplyReader {
     struct ParseError: Error {}
 
@@ -128,8 +129,8 @@ struct ListenerReplyReader {
     private var bytes: [UInt8] = []
     private var start = 0
 
-    mutating func append(_ more: some Sequence<UInt8>) {
-        bytes.append(contentsOf: more)
+    mutating func append(_ newBytes: some Sequence<UInt8>) {
+        bytes.append(contentsOf: newBytes)
     }
 
     /// Returns the next complete message; `nil` if more bytes are needed.

@@ -27,14 +27,15 @@ final class LimitClient: ServiceClient {
         if random.happens(0.02) { return inspect(index) }
         let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
         let subject = world.profile.serviceBehavior.tenant(&random)
-        let wait = world.profile.serviceBehavior.wait(upTo: 1500, &random)
+        let waitMilliseconds = world.profile.serviceBehavior.waitMilliseconds(upTo: 1500, &random)
         var arguments = ["LIMIT.TAKE", services[index]]
         if cost != 1 { arguments += ["COST", "\(cost)"] }
         if let subject { arguments += ["SUBJECT", "t\(subject)"] }
-        if wait > 0 { arguments += ["WAIT", "\(wait)"] }
-        let operation = Operation.take(service: firstService + index, cost: cost, subject: subject, wait: wait)
-        if wait > 0, random.happens(0.05) {
-            schedule(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
+        if waitMilliseconds > 0 { arguments += ["WAIT", "\(waitMilliseconds)"] }
+        let operation = Operation.take(
+            service: firstService + index, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds)
+        if waitMilliseconds > 0, random.happens(0.05) {
+            schedule(after: .milliseconds(Int64.random(in: 1...waitMilliseconds, using: &random))) { [self] in
                 hangUp()
                 // Also cancels everything that the call scheduled when it ended.
                 cancelScheduled()
@@ -43,29 +44,30 @@ final class LimitClient: ServiceClient {
         }
         guard shouldPipeline() else { return perform(operation, arguments, times: 1) }
         // A refusal that waits for an earlier reply would be outdated.
-        pipelined { perform(operation, arguments, times: wait > 0 ? 1 : LockClient.maximumLocks) }
+        pipelined { perform(operation, arguments, times: waitMilliseconds > 0 ? 1 : LockClient.maximumLocks) }
     }
 
+    /// Sends a query that changes nothing.
     private func inspect(_ index: Int) {
         // The sidecar answers `LIMIT.PEEK` over HTTP in a task, and tasks do not run in simulated time.
         sendUnrecorded(clientProtocol == .http ? ["PING", "look"] : ["LIMIT.PEEK", services[index]]) { [self] _ in pauseThenAct()
         }
     }
 
-    /// Sends several copies of a call together, and continues when all are answered.
+    /// Sends several copies of a call together, and continues when all have ended.
     private func perform(_ operation: Operation, _ arguments: [String], times: Int) {
-        var remaining = times
+        var remainingCount = times
         for index in 0..<times {
             perform([(number + index, operation)], arguments) { reply in
                 guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
                 return [
                     numbers[0] == 0
-                        ? .done(.taken(limit: numbers[1], remaining: numbers[2], resetAfter: numbers[4]))
-                        : .refused(.limited(retryAfter: numbers[3]))
+                        ? .done(.taken(limit: numbers[1], remaining: numbers[2], resetAfterMilliseconds: numbers[4]))
+                        : .refused(.limited(retryAfterMilliseconds: numbers[3]))
                 ]
             } completion: { [self] _ in
-                remaining -= 1
-                guard remaining == 0 else { return }
+                remainingCount -= 1
+                guard remainingCount == 0 else { return }
                 cancelScheduled()
                 pauseThenAct()
             }
@@ -73,20 +75,23 @@ final class LimitClient: ServiceClient {
     }
 }
 
-/// Acquires permits, makes the calls and reports most outcomes.
+/// Acquires permits, makes calls and reports most of the outcomes.
 final class PermitClient: ServiceClient {
     override func act() {
         let index = Int.random(in: services.indices, using: &random)
         let subject = world.profile.serviceBehavior.tenant(&random)
-        let wait = world.profile.serviceBehavior.wait(upTo: world.profile.serviceBehavior.patience, &random)
+        let waitMilliseconds = world.profile.serviceBehavior.waitMilliseconds(
+            upTo: world.profile.serviceBehavior.maximumPermitWaitMilliseconds, &random)
         var arguments = ["PERMIT.ACQUIRE", services[index]]
         if let subject { arguments += ["SUBJECT", "t\(subject)"] }
-        if wait > 0 { arguments += ["WAIT", "\(wait)"] }
+        if waitMilliseconds > 0 { arguments += ["WAIT", "\(waitMilliseconds)"] }
         let service = firstService + index
         var granted: (number: PermitNumber, id: String)?
-        perform([(number, .permit(service: service, subject: subject, wait: wait))], arguments) { [world] reply in
+        let operation = Operation.permit(service: service, subject: subject, waitMilliseconds: waitMilliseconds)
+        perform([(number, operation)], arguments) { [world] reply in
             guard let parts = reply.array, parts.count == 4, let word = parts[1].text,
-                let state = parts[2].text.flatMap(BreakerSnapshot.State.init), let retryAfter = parts[3].integer
+                let state = parts[2].text.flatMap(BreakerSnapshot.State.init),
+                let retryAfterMilliseconds = parts[3].integer
             else { return [.failed(code: "?")] }
             if parts[0].integer == 1 {
                 let permit = world.nextPermit()
@@ -94,9 +99,9 @@ final class PermitClient: ServiceClient {
                 return [.done(.permitted(permit, state: state))]
             }
             switch word {
-            case "limited": return [.refused(.limited(retryAfter: retryAfter))]
-            case "open": return [.refused(.open(retryAfter: retryAfter))]
-            case "busy": return [.refused(.busy(retryAfter: retryAfter))]
+            case "limited": return [.refused(.limited(retryAfterMilliseconds: retryAfterMilliseconds))]
+            case "open": return [.refused(.open(retryAfterMilliseconds: retryAfterMilliseconds))]
+            case "busy": return [.refused(.busy(retryAfterMilliseconds: retryAfterMilliseconds))]
             default: return [.refused(.other(word))]
             }
         } completion: { [self] _ in
@@ -105,14 +110,18 @@ final class PermitClient: ServiceClient {
         }
     }
 
+    /// Makes the permitted call, and usually reports its outcome.
     private func call(_ index: Int, permit: PermitNumber, id: String) {
         let outcome = world.upstreams[index].call(random: &random)
-        schedule(after: .milliseconds(outcome.milliseconds)) { [self] in
+        schedule(after: .milliseconds(outcome.durationMilliseconds)) { [self] in
             guard !random.happens(0.04) else { return pauseThenAct() }
             var arguments = [
-                "PERMIT.REPORT", services[index], id, outcome.isOK ? "OK" : "ERROR", "LATENCY", "\(outcome.milliseconds)",
+                "PERMIT.REPORT", services[index], id, outcome.isOK ? "OK" : "ERROR", "LATENCY",
+                "\(outcome.durationMilliseconds)",
             ]
-            if let retryAfter = outcome.retryAfter { arguments += ["STATUS", "503", "RETRYAFTER", "\(retryAfter)"] }
+            if let retryAfterMilliseconds = outcome.retryAfterMilliseconds {
+                arguments += ["STATUS", "503", "RETRYAFTER", "\(retryAfterMilliseconds)"]
+            }
             let operation = Operation.report(service: firstService + index, permit: permit, isOK: outcome.isOK)
             perform([(number, operation)], arguments) { reply in
                 guard let state = reply.text.flatMap(BreakerSnapshot.State.init) else { return [.failed(code: "?")] }

@@ -21,24 +21,24 @@ struct ConnectionAttempt {
         initialize: @escaping @Sendable (any Channel) -> EventLoopFuture<Void> = { $0.eventLoop.makeSucceededVoidFuture() }
     ) -> EventLoopFuture<any Channel> {
         let promise = eventLoop.makePromise(of: (any Channel).self)
-        var isAnswered = false
-        func answer(_ result: Result<any Channel, any Error>) {
-            guard !isAnswered else { return }
-            isAnswered = true
+        var isComplete = false
+        func complete(_ result: Result<any Channel, any Error>) {
+            guard !isComplete else { return }
+            isComplete = true
             promise.completeWith(result)
         }
-        nonisolated(unsafe) let giveUp = { answer(.failure(ChannelError.connectTimeout(timeout))) }
+        nonisolated(unsafe) let giveUp = { complete(.failure(ChannelError.connectTimeout(timeout))) }
         eventLoop.scheduleTask(in: timeout) { giveUp() }
         reach(accept) { wire in
-            guard let wire else { return answer(.failure(Refused(description: "connection refused"))) }
-            guard !isAnswered else { return wire.close(to: wire.far) }
-            SimulatedChannel.open(over: wire, on: eventLoop, initialize: initialize, completion: answer)
+            guard let wire else { return complete(.failure(Refused(description: "connection refused"))) }
+            guard !isComplete else { return wire.close(to: wire.far) }
+            SimulatedChannel.open(over: wire, on: eventLoop, initialize: initialize, completion: complete)
         }
         return promise.futureResult
     }
 
-    /// Calls `completion` in the process with a wire whose far end the server has accepted, or with `nil` if it was
-    /// refused.
+    /// Calls `completion` in the process with a wire whose far end the server has accepted, or with `nil` if the path
+    /// or the server refuses the attempt.
     private func reach(_ accept: @escaping (Wire) -> Bool, completion: @escaping (Wire?) -> Void) {
         timeline.schedule(in: path.drawDelay()) { [timeline, path, eventLoop] in
             path.deliver {
@@ -46,8 +46,8 @@ struct ConnectionAttempt {
                 let isOpen = !path.isRefusing && accept(wire)
                 timeline.schedule(in: path.drawDelay()) {
                     path.deliver {
-                        nonisolated(unsafe) let arrived = { completion(isOpen ? wire : nil) }
-                        eventLoop.execute { arrived() }
+                        nonisolated(unsafe) let complete = { completion(isOpen ? wire : nil) }
+                        eventLoop.execute { complete() }
                     }
                 }
             }
@@ -56,7 +56,7 @@ struct ConnectionAttempt {
 }
 
 extension SimulatedChannel {
-    /// Creates a process's channel at the near end of a wire.
+    /// Opens a process's channel at the near end of a wire, once `initialize` has added the first handlers.
     static func open(
         over wire: Wire, on eventLoop: any EventLoop, initialize: (any Channel) -> EventLoopFuture<Void>,
         completion: @escaping (Result<any Channel, any Error>) -> Void

@@ -3,8 +3,8 @@ import NIOCore
 import RedisClient
 import SimulatedRedis
 
-/// A machine with one Redis server. It may stop, be down, and restart with all, some or none of its data. Its clock
-/// drifts and jumps.
+/// A machine with one Redis server. Its process may be stopped or killed, and may restart with all, some or none of its
+/// data. Its clock drifts and jumps.
 final class RedisHost {
     /// The data that a server starts with.
     enum Data {
@@ -24,15 +24,18 @@ final class RedisHost {
     /// The number of times that the server was started.
     private(set) var incarnation = 1
     private var snapshot = Keyspace()
-    private var deferred: [() -> Void] = []
+    /// The work that waits until a stopped server resumes.
+    private var deferredWork: [() -> Void] = []
+    /// The actions that cut the open connections, by connection number.
     private var cuts: [Int: () -> Void] = [:]
-    private var lastConnection = 0
+    private var lastConnectionNumber = 0
     /// The servers that had this address before. Connections to them may still be open.
     private(set) var formerServers: [SimulatedServer] = []
     /// Receives everything that the server reads and writes, with the connection's number.
     var onTraffic: ((String, [UInt8]) -> Void)?
 
-    /// - Parameter makeServer: creates the server with the machine's clock.
+    /// Creates a machine whose server runs and is empty.
+    /// - Parameter makeServer: creates the server with the machine's clock, which returns microseconds.
     init(
         name: String, timeline: WorldTimeline, driftPerBillion: Int64,
         makeServer: (_ now: @escaping () -> Int64) -> SimulatedServer = { SimulatedServer(now: $0) }
@@ -53,8 +56,8 @@ final class RedisHost {
     /// Accepts a connection. Returns `false` if the server is down.
     func accept(_ wire: Wire) -> Bool {
         guard isUp else { return false }
-        lastConnection += 1
-        let number = lastConnection
+        lastConnectionNumber += 1
+        let number = lastConnectionNumber
         let connection = server.connect { [weak self] bytes in
             self?.onTraffic?("\(number) <", bytes)
             wire.send(ByteBuffer(bytes: bytes), to: wire.near)
@@ -80,9 +83,9 @@ final class RedisHost {
         return true
     }
 
-    /// Runs work on the server's only thread, after a delay if the server is stopped.
+    /// Runs work on the server's only thread: immediately if the server runs, or once a stopped server resumes.
     func execute(_ body: @escaping () -> Void) {
-        if isStopped { deferred.append(body) } else if isUp { body() }
+        if isStopped { deferredWork.append(body) } else if isUp { body() }
     }
 
     /// Whether the server is up and not stopped.
@@ -100,19 +103,19 @@ final class RedisHost {
 
     func resume() {
         isStopped = false
-        let bodies = deferred
-        deferred = []
-        for body in bodies where isUp { body() }
+        let work = deferredWork
+        deferredWork = []
+        for body in work where isUp { body() }
     }
 
-    /// Takes a snapshot. Later writes are lost if the server starts with `Data.some`.
+    /// Takes a snapshot. A start with `Data.some` loses all later writes.
     func takeSnapshot() { snapshot = server.keyspace }
 
-    /// Ends the server and all its connections.
+    /// Kills the server, and cuts all its connections.
     func crash() {
         isUp = false
         isStopped = false
-        deferred = []
+        deferredWork = []
         cutConnections()
     }
 
@@ -141,7 +144,7 @@ final class RedisHost {
 
     /// Sets the clock ahead of the correct time by this much, or behind it if negative.
     func setClock(aheadByMilliseconds milliseconds: Int64) {
-        clock.ahead = milliseconds * 1000
+        clock.leadMicroseconds = milliseconds * 1000
         server.removeExpiredKeys()
     }
 
@@ -161,18 +164,19 @@ final class HostClock {
     static let epoch: Int64 = 1_795_305_600_000_000
 
     private let timeline: WorldTimeline
-    private let drift: Int64
+    private let driftPerBillion: Int64
     /// The clock's lead over the correct time, in microseconds.
-    var ahead: Int64 = 0
+    var leadMicroseconds: Int64 = 0
 
     init(timeline: WorldTimeline, driftPerBillion: Int64) {
         self.timeline = timeline
-        drift = driftPerBillion
+        self.driftPerBillion = driftPerBillion
     }
 
+    /// The clock's time, as Unix time in microseconds.
     var microseconds: Int64 {
-        let passed = (timeline.now - WorldTimeline.beginning) / 1000
-        return Self.epoch + passed + passed * drift / 1_000_000_000 + ahead
+        let elapsed = (timeline.now - WorldTimeline.beginning) / 1000
+        return Self.epoch + elapsed + elapsed * driftPerBillion / 1_000_000_000 + leadMicroseconds
     }
 }
 

@@ -43,8 +43,7 @@ final class SidecarHost {
     init(
         number: Int, configuration: InterlockConfiguration, servers: [RedisHost], paths: [Path],
         upstreams: (paths: [Path], dialer: any HTTPDialer), timeline: WorldTimeline, driftPerBillion: Int64,
-        random: SeededRandom,
-        logger: Logger
+        random: SeededRandom, logger: Logger
     ) {
         self.number = number
         self.configuration = configuration
@@ -64,7 +63,7 @@ final class SidecarHost {
     func start() {
         guard process == nil else { return }
         let loop = SimulatedEventLoop(timeline: timeline, driftPerBillion: driftPerBillion)
-        // Each start has a separate stream, so that tokens differ between starts.
+        // A separate stream for each start makes tokens differ between starts.
         let stream = SharedRandom(random.split())
         var environment = CoordinatorEnvironment(
             eventLoop: loop, clock: TimeSource { Instant(nanoseconds: loop.localNow) },
@@ -75,11 +74,11 @@ final class SidecarHost {
             }, logger: logger)
         environment.processID = Int32(number + 1)
         let coordinator = Coordinator(configuration: configuration, environment: environment)
-        // A copy is used, so that the stream itself is unchanged.
-        var copy = random
-        let pauses = SharedRandom(copy.split())
+        // Drawing from a copy leaves the stream itself unchanged.
+        var randomCopy = random
+        let pauseStream = SharedRandom(randomCopy.split())
         let servers = HTTPClientEnvironment(dialer: upstreams.dialer) {
-            var source = pauses.source
+            var source = pauseStream.source
             return .random(in: 0...1, using: &source)
         }
         let listeners = loop.enter {
@@ -94,13 +93,13 @@ final class SidecarHost {
 
     /// Returns a clock that advances with each reading. The world's clock does not advance while a process runs, so no
     /// client's time slice would end.
-    private func workClock(of loop: SimulatedEventLoop) -> () -> Int64 {
+    private func workClock(of loop: SimulatedEventLoop) -> () -> Nanoseconds {
         var random = SeededRandom(seed: UInt64(number) &+ UInt64(bitPattern: loop.localNow))
-        var worked: Int64 = 0
+        var work: Nanoseconds = 0
         return {
             // The time that eight quick commands take between two readings, or one slow command.
-            worked += Int64.random(in: 1_000...200_000, using: &random)
-            return loop.localNow + worked
+            work += Int64.random(in: 1_000...200_000, using: &random)
+            return loop.localNow + work
         }
     }
 
@@ -137,12 +136,12 @@ final class SidecarHost {
     /// Accepts a connection to one of the sidecar's APIs. Returns `false` if the process is not running.
     func accept(_ wire: Wire, at api: SidecarAPI = .resp) -> Bool {
         guard let process else { return false }
-        process.wires.removeAll { $0.isOver }
+        process.wires.removeAll { $0.hasEnded }
         process.wires.append(wire)
         let loop = process.loop
         let listeners = process.listeners
         let channel = SimulatedChannel(eventLoop: loop)
-        // Bytes that arrive before the process accepts the connection are buffered, as in an operating system.
+        // The loop keeps bytes that arrive before the process accepts the connection, as an operating system does.
         wire.far.onBytes = { bytes in loop.execute { channel.receive(bytes) } }
         wire.far.onEnd = { loop.execute { channel.receiveEnd() } }
         channel.onSend = { wire.send($0, to: wire.near) }
@@ -161,9 +160,9 @@ final class SidecarHost {
     }
 
     /// Calls the coordinator as the sidecar's own APIs do, if the process runs.
-    func call(_ body: @escaping (CoordinatorCalls) -> Void) {
+    func call(_ body: @escaping (LoopBoundCoordinator) -> Void) {
         guard let process, !isStopped else { return }
-        process.loop.enter { body(process.coordinator.callsOnEventLoop()) }
+        process.loop.enter { body(process.coordinator.loopBound()) }
     }
 
     /// Reloads the configuration with other domains, as SIGHUP does.
@@ -188,7 +187,7 @@ final class SidecarHost {
         }
     }
 
-    /// Shuts down, as SIGTERM does: waiting callers are answered, then the listeners close.
+    /// Shuts down, as SIGTERM does: the coordinator answers waiting callers, then the listeners close.
     func drain() {
         guard let process, !isStopped else { return }
         process.loop.enter {

@@ -11,15 +11,15 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     private let closePromise: EventLoopPromise<Void>
     private lazy var handlers = ChannelPipeline(channel: self)
     private var unflushed: [(data: ByteBuffer, promise: EventLoopPromise<Void>?)] = []
-    /// Bytes that have arrived and were not read yet.
-    private var received: [ByteBuffer] = []
+    /// The bytes that have arrived but are not read yet.
+    private var unread: [ByteBuffer] = []
     private var isReadRequested = false
     private var isAtEnd = false
     private(set) var isActive = false
 
     /// Receives what the process sends.
     var onSend: (ByteBuffer) -> Void = { _ in }
-    /// Called when the process closes its end.
+    /// Runs when the process closes its end.
     var onClose: () -> Void = {}
 
     init(eventLoop: any EventLoop) {
@@ -30,7 +30,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     /// Creates a process's end of a connection: the near end of `wire`.
     convenience init(over wire: Wire, on eventLoop: any EventLoop) {
         self.init(eventLoop: eventLoop)
-        // Bytes are received only while the process runs.
+        // The process receives bytes only while it runs.
         wire.near.onBytes = { bytes in eventLoop.execute { self.receive(bytes) } }
         wire.near.onEnd = { eventLoop.execute { self.receiveEnd() } }
         onSend = { wire.send($0, to: wire.far) }
@@ -42,7 +42,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         }
     }
 
-    /// Marks the connection as open. Called in the process before anything is received.
+    /// Marks the connection as open. The process must call this before it receives anything.
     func activate() {
         isActive = true
         pipeline.fireChannelRegistered()
@@ -52,14 +52,14 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
 
     // MARK: Called by the wire, in the process
 
-    /// Receives bytes.
+    /// Receives bytes from the peer.
     func receive(_ bytes: ByteBuffer) {
         guard isActive else { return }
-        received.append(bytes)
+        unread.append(bytes)
         deliver()
     }
 
-    /// Call when the peer has closed its end, after which no more bytes arrive.
+    /// Handles the end of the peer's bytes, once the peer has closed its end.
     func receiveEnd() {
         guard isActive else { return }
         isAtEnd = true
@@ -67,15 +67,15 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     }
 
     private func deliver() {
-        while isActive, isReadRequested, !received.isEmpty {
+        while isActive, isReadRequested, !unread.isEmpty {
             isReadRequested = false
-            let bytes = received.removeFirst()
+            let bytes = unread.removeFirst()
             pipeline.fireChannelRead(bytes)
             pipeline.fireChannelReadComplete()
             // Imitates auto-read.
             if isActive { pipeline.read() }
         }
-        if isActive, isAtEnd, received.isEmpty { close0(error: ChannelError.eof, mode: .all, promise: nil) }
+        if isActive, isAtEnd, unread.isEmpty { close0(error: ChannelError.eof, mode: .all, promise: nil) }
     }
 
     // MARK: Channel
@@ -126,8 +126,8 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         unflushed = []
         var bytes = writes[0].data
         for write in writes.dropFirst() {
-            var more = write.data
-            bytes.writeBuffer(&more)
+            var data = write.data
+            bytes.writeBuffer(&data)
         }
         onSend(bytes)
         for write in writes { write.promise?.succeed() }
@@ -135,8 +135,8 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
 
     func read0() {
         isReadRequested = true
-        guard !received.isEmpty || isAtEnd else { return }
-        // Asynchronously, because the caller does not expect a reentrant delivery.
+        guard !unread.isEmpty || isAtEnd else { return }
+        // Delivers later, because the caller does not expect a reentrant delivery.
         eventLoop.execute { self.deliver() }
     }
 
@@ -147,9 +147,9 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         }
         isActive = false
         onClose()
-        let lost = unflushed
+        let lostWrites = unflushed
         unflushed = []
-        for write in lost { write.promise?.fail(ChannelError.ioOnClosedChannel) }
+        for write in lostWrites { write.promise?.fail(ChannelError.ioOnClosedChannel) }
         promise?.succeed()
         pipeline.fireChannelInactive()
         pipeline.fireChannelUnregistered()

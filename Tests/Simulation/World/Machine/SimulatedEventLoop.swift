@@ -6,7 +6,7 @@ import NIOCore
 /// The event loop of one simulated process, on the world's timeline. It runs jobs in order, immediately or at their
 /// deadline. While the process is stopped, no jobs run.
 ///
-/// Its clock may run slightly fast or slow.
+/// The loop's clock may run slightly fast or slow.
 final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable {
     // Unchecked: a world and everything in it runs on one thread.
 
@@ -19,8 +19,8 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     }
 
     private struct ScheduledJob: Comparable {
-        /// The deadline by this loop's clock, in nanoseconds.
-        var deadline: Int64
+        /// The deadline by this loop's clock.
+        var deadline: Nanoseconds
         var order: UInt64
         var job: Job
 
@@ -30,21 +30,22 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
     private enum State {
         case running
-        /// Stopped, as after SIGSTOP: jobs wait.
+        /// Stopped, as after SIGSTOP. Jobs wait.
         case stopped
         case dead
     }
 
     private let timeline: WorldTimeline
     /// The clock's drift, in parts per billion; positive if it runs fast.
-    private let drift: Int64
+    private let driftPerBillion: Int64
     private var state = State.running
     private var jobs = Heap<ScheduledJob>()
     private var lastOrder: UInt64 = 0
-    /// The time of the next scheduled call of `run`, by this loop's clock.
-    private var wakesAt = Int64.max
+    /// The time of the next scheduled call of `run`, by this loop's clock; `.max` if there is none.
+    private var nextRun = Nanoseconds.max
+    /// The number of nested calls that run in the process now.
     private var depth = 0
-    private lazy var succeeded: EventLoopFuture<Void> = {
+    private lazy var succeededFuture: EventLoopFuture<Void> = {
         let promise = makePromise(of: Void.self)
         promise.succeed()
         return promise.futureResult
@@ -52,33 +53,35 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
     init(timeline: WorldTimeline, driftPerBillion: Int64 = 0) {
         self.timeline = timeline
-        drift = driftPerBillion
+        self.driftPerBillion = driftPerBillion
     }
 
-    /// The time by this loop's clock, in nanoseconds.
-    var localNow: Int64 {
-        let passed = timeline.now - WorldTimeline.beginning
-        // Computed in two parts, because nanoseconds of years times a drift would overflow.
-        return timeline.now + passed / 1_000_000_000 * drift + passed % 1_000_000_000 * drift / 1_000_000_000
+    /// The time by this loop's clock.
+    var localNow: Nanoseconds {
+        let elapsed = timeline.now - WorldTimeline.beginning
+        // A single product of nanoseconds and drift would overflow after some years.
+        let (seconds, remainder) = elapsed.quotientAndRemainder(dividingBy: 1_000_000_000)
+        return timeline.now + seconds * driftPerBillion + remainder * driftPerBillion / 1_000_000_000
     }
 
-    /// The world's time when this loop's clock shows `local`, or slightly later: timers never fire early.
-    private func worldTime(_ local: Int64) -> Int64 {
+    /// Returns the world's time when this loop's clock shows `local`, or slightly later, so that timers never fire
+    /// early.
+    private func worldTime(_ local: Nanoseconds) -> Nanoseconds {
         let ahead = local - localNow
         guard ahead > 0 else { return timeline.now }
-        guard drift != 0 else { return timeline.now + ahead }
-        return timeline.now + Int64(Double(ahead) / (1 + Double(drift) / 1e9)) + 1
+        guard driftPerBillion != 0 else { return timeline.now + ahead }
+        return timeline.now + Int64(Double(ahead) / (1 + Double(driftPerBillion) / 1e9)) + 1
     }
 
     // MARK: The process
 
-    /// Runs `body` in this process, now.
+    /// Runs `body` in this process immediately.
     func enter<Result>(_ body: () -> Result) -> Result {
         precondition(state == .running, "only a running process does anything")
         depth += 1
         defer {
             depth -= 1
-            wake()
+            scheduleNextRun()
         }
         return body()
     }
@@ -87,14 +90,14 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     func stop() {
         guard state == .running else { return }
         state = .stopped
-        wakesAt = .max
+        nextRun = .max
     }
 
     /// Resumes the process, as SIGCONT does, and runs everything that is due.
     func resume() {
         guard state == .stopped else { return }
         state = .running
-        wake()
+        scheduleNextRun()
     }
 
     /// Kills the process, as SIGKILL does. No job runs afterwards.
@@ -103,35 +106,34 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         RetainedObjects.retain(self)
     }
 
-    private func wake() {
+    private func scheduleNextRun() {
         guard state == .running, depth == 0, let next = jobs.min else { return }
-        guard next.deadline < wakesAt else { return }
+        guard next.deadline < nextRun else { return }
         let deadline = next.deadline
-        wakesAt = deadline
+        nextRun = deadline
         timeline.schedule(at: worldTime(deadline)) { [weak self] in
-            // An earlier wake-up superseded this one: running now would wake the loop twice and schedule the next
-            // wake-up twice.
-            guard let self, wakesAt == deadline else { return }
+            // An earlier run may have superseded this one. Running now would then schedule the next run twice.
+            guard let self, nextRun == deadline else { return }
             run()
         }
     }
 
     private func run() {
         guard state == .running else { return }
-        wakesAt = .max
+        nextRun = .max
         depth += 1
         while state == .running, let next = jobs.min, next.deadline <= localNow {
             jobs.removeMin()
             next.job.body?()
         }
         depth -= 1
-        wake()
+        scheduleNextRun()
     }
 
-    private func add(_ job: Job, at deadline: Int64) {
+    private func add(_ job: Job, at deadline: Nanoseconds) {
         lastOrder += 1
         jobs.insert(ScheduledJob(deadline: deadline, order: lastOrder, job: job))
-        wake()
+        scheduleNextRun()
     }
 
     // MARK: EventLoop
@@ -168,7 +170,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         scheduleTask(deadline: now + amount, task)
     }
 
-    func makeSucceededVoidFuture() -> EventLoopFuture<Void> { succeeded }
+    func makeSucceededVoidFuture() -> EventLoopFuture<Void> { succeededFuture }
 
     func preconditionInEventLoop(file: StaticString, line: UInt) {
         precondition(inEventLoop, "not in this simulated process", file: file, line: line)
@@ -179,8 +181,8 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     }
 }
 
-/// Retains the objects of killed processes. In debug builds NIO ends the program when a promise is dropped without a
-/// result, and a killed process drops many.
+/// Retains the objects of killed processes. In debug builds, NIO ends the program when a promise is released without a
+/// result, and a killed process leaves many such promises.
 enum RetainedObjects {
     #if DEBUG
     // Unsafe: guarded by the lock.

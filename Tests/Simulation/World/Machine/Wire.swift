@@ -4,11 +4,11 @@ import NIOCore
 
 /// The network between two hosts. Faults change it.
 final class Path {
-    /// The delay of a message, in nanoseconds.
-    var delay: ClosedRange<Int64>
-    /// Whether messages are held back. They are delivered when this ends.
+    /// The range of a message's delay.
+    var delay: ClosedRange<Nanoseconds>
+    /// Whether the path holds back messages. It delivers them when this becomes `false`.
     var isBlackHole = false { didSet { if !isBlackHole { release() } } }
-    /// Whether new connections are refused.
+    /// Whether the path refuses new connections.
     var isRefusing = false
     /// The probability that a message arrives in pieces.
     var splitProbability = 0.0
@@ -16,12 +16,12 @@ final class Path {
     private var heldBack: [() -> Void] = []
     private(set) var wires: [Wire] = []
 
-    init(delay: ClosedRange<Int64>, random: SeededRandom) {
+    init(delay: ClosedRange<Nanoseconds>, random: SeededRandom) {
         self.delay = delay
         self.random = random
     }
 
-    func drawDelay() -> Int64 { Int64.random(in: delay, using: &random) }
+    func drawDelay() -> Nanoseconds { Int64.random(in: delay, using: &random) }
 
     /// Returns the end offsets of a message's pieces.
     func pieceEnds(forLength length: Int) -> [Int] {
@@ -44,8 +44,8 @@ final class Path {
         for arrival in arrivals { arrival() }
     }
 
-    func opened(_ wire: Wire) { wires.append(wire) }
-    func closed(_ wire: Wire) { wires.removeAll { $0 === wire } }
+    func wireOpened(_ wire: Wire) { wires.append(wire) }
+    func wireClosed(_ wire: Wire) { wires.removeAll { $0 === wire } }
 
     /// Cuts all connections. Messages in flight arrive in part or not at all.
     func cutAll() {
@@ -53,19 +53,20 @@ final class Path {
     }
 }
 
-/// One connection over a path. Bytes arrive in order, delayed, and perhaps in pieces.
+/// One connection over a path. Bytes arrive in order, after a delay, and perhaps in pieces.
 final class Wire {
     /// One end of the connection, at which messages arrive.
     final class End {
-        /// Receives the bytes that arrive. Bytes that arrive before it is set are buffered.
+        /// Receives the bytes that arrive. The end buffers bytes that arrive before this is set.
         var onBytes: ((ByteBuffer) -> Void)? { didSet { deliverBuffered() } }
         private var buffered: [ByteBuffer] = []
+        /// Runs after the last bytes have arrived.
         var onEnd: () -> Void = {}
-        /// Whether nothing more will arrive at this end.
-        fileprivate(set) var isOver = false
-        fileprivate var lastArrival: Int64 = 0
+        /// Whether this end has received its last bytes.
+        fileprivate(set) var hasEnded = false
+        fileprivate var lastArrival: Nanoseconds = 0
         /// The number of messages in flight to this end.
-        fileprivate var inFlight = 0
+        fileprivate var inFlightCount = 0
 
         fileprivate func receive(_ bytes: ByteBuffer) {
             if let onBytes { onBytes(bytes) } else { buffered.append(bytes) }
@@ -84,13 +85,13 @@ final class Wire {
     let near = End()
     let far = End()
     private(set) var isCut = false
-    /// Whether nothing more will arrive at either end.
-    var isOver: Bool { near.isOver && far.isOver }
+    /// Whether both ends have received their last bytes.
+    var hasEnded: Bool { near.hasEnded && far.hasEnded }
 
     init(timeline: WorldTimeline, path: Path) {
         self.timeline = timeline
         self.path = path
-        path.opened(self)
+        path.wireOpened(self)
     }
 
     /// Sends bytes to this end.
@@ -111,39 +112,39 @@ final class Wire {
         }
     }
 
-    /// Closes the connection on behalf of the peer of `end`, which finds out after receiving everything sent before.
+    /// Closes the connection for the peer of `end`. `end` ends once it has received everything that was sent before.
     func close(to end: End) {
         guard !isCut else { return }
         schedule(at: end) { [self] in finish(end) }
-        path.closed(self)
+        path.wireClosed(self)
     }
 
     /// Closes both ends. Messages in flight are lost, except for part of the next one to each end.
     func cut() {
         guard !isCut else { return }
         isCut = true
-        path.closed(self)
-        for end in [near, far] where end.inFlight == 0 {
+        path.wireClosed(self)
+        for end in [near, far] where end.inFlightCount == 0 {
             timeline.schedule(in: path.drawDelay()) { [self] in finish(end) }
         }
     }
 
     private func schedule(at end: End, _ arrival: @escaping () -> Void) {
-        end.inFlight += 1
-        let at = max(end.lastArrival, timeline.now + path.drawDelay())
-        end.lastArrival = at
-        timeline.schedule(at: at) { [self] in
+        end.inFlightCount += 1
+        let arrivalTime = max(end.lastArrival, timeline.now + path.drawDelay())
+        end.lastArrival = arrivalTime
+        timeline.schedule(at: arrivalTime) { [self] in
             path.deliver {
-                end.inFlight -= 1
-                guard !end.isOver else { return }
+                end.inFlightCount -= 1
+                guard !end.hasEnded else { return }
                 arrival()
             }
         }
     }
 
     private func finish(_ end: End) {
-        guard !end.isOver else { return }
-        end.isOver = true
+        guard !end.hasEnded else { return }
+        end.hasEnded = true
         end.onEnd()
     }
 }

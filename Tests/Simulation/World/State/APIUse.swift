@@ -10,7 +10,7 @@ struct APIUse {
     /// The probability that a client of locks, limits or permits uses the HTTP API.
     var http = 0.0
 
-    /// The body of a configured answer.
+    /// The body of a configured response.
     static let fallback = "instead"
 
     /// The setup in which all clients use RESP.
@@ -18,7 +18,8 @@ struct APIUse {
 }
 
 extension APIUse {
-    /// - Parameter stream: a copy of the world's stream, so that these draws do not advance the original.
+    /// Draws the proxied services and the clients that do not speak RESP.
+    /// - Parameter stream: a copy of the world's stream. These draws do not advance the original.
     init(_ stream: SeededRandom) {
         var source = stream
         var random = SeededRandom(seed: source.next() &+ 3)
@@ -30,16 +31,17 @@ extension APIUse {
     }
 
     private static func proxied(_ name: String, random: inout SeededRandom) -> ServiceDefinition {
-        var service = Profile.service(name, patience: 1000, random: &random)
+        var service = Profile.service(name, maximumPermitWaitMilliseconds: 1000, random: &random)
         service.probe = nil
-        // Most calls should succeed, because a refused one shows little of the proxy.
+        // Most calls should succeed, because a refused call exercises little of the proxy.
         if random.happens(0.7) { service.limits = [] }
         if random.happens(0.7) {
             service.breaker.window = .time(.seconds(2))
             service.breaker.minimumCalls = 200
         }
         service.breaker.openFor = .milliseconds(100)...(.milliseconds(400))
-        // Longer than the final phase of any world, so that the final check finds every permit that was not returned.
+        // The lifetime exceeds the final phase of any world, so that the final check finds every permit that was not
+        // returned.
         service.permitLifetime = .seconds(3600)
         var upstream = UpstreamSettings(url: "http://\(name)")
         upstream.speaksHTTP2 = random.happens(0.4)
@@ -60,7 +62,7 @@ extension APIUse {
         return service
     }
 
-    /// The description for the story.
+    /// A description of the setup for the story.
     var description: String {
         var words: [String] = []
         if http > 0 { words.append("\(Int(http * 100)) % of clients speak HTTP") }

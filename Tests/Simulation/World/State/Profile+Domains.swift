@@ -2,7 +2,7 @@ import Interlock
 import InterlockCore
 import InterlockJudge
 
-/// A rule of a domain with the limit that histories judge it by.
+/// A rule of a domain, with the limit by which checkers judge it.
 struct DomainRule {
     var domain: RateLimitDomain
     var key: String
@@ -11,7 +11,7 @@ struct DomainRule {
     var value: String?
     var limit: LimitDefinition
 
-    /// The name in findings.
+    /// The rule's name in findings.
     var name: String { "\(domain.name).\(key)" }
 
     /// The descriptor entry that matches the rule.
@@ -35,7 +35,7 @@ extension Profile {
     var firstDomainRule: Int { otherFleet > 0 ? 2 * services.count : services.count }
 
     /// Draws the domains of the first fleet and the number of their clients.
-    /// - Parameter stream: a copy of the world's stream, so that these draws do not advance the original.
+    /// - Parameter stream: a copy of the world's stream. These draws do not advance the original.
     mutating func drawDomains(_ stream: SeededRandom) {
         var source = stream
         var random = SeededRandom(seed: source.next() &+ 2)
@@ -49,12 +49,13 @@ extension Profile {
 
     private static func domain(_ name: String, random: inout SeededRandom) -> RateLimitDomain {
         let rules = (0..<Int.random(in: 1...3, using: &random)).map { number in
-            let windows: [Int64] = [200, 1000, 2000, 10_000, 60_000]
-            let window = windows[Int.random(in: 0..<windows.count, using: &random)]
+            let windowsInMilliseconds: [Int64] = [200, 1000, 2000, 10_000, 60_000]
+            let windowMilliseconds = windowsInMilliseconds[
+                Int.random(in: 0..<windowsInMilliseconds.count, using: &random)]
             let algorithms: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: Int64.random(in: 2...6, using: &random))]
             let limit = LimitDefinition(
-                name: "\(window)ms", limit: Int64.random(in: 2...12, using: &random) * 3 + Int64(number),
-                window: .milliseconds(window), algorithm: algorithms[Int.random(in: 0..<3, using: &random)])
+                name: "\(windowMilliseconds)ms", limit: Int64.random(in: 2...12, using: &random) * 3 + Int64(number),
+                window: .milliseconds(windowMilliseconds), algorithm: algorithms[Int.random(in: 0..<3, using: &random)])
             // A rule that matches any value counts each one separately.
             let value = random.happens(0.5) ? DescriptorPattern("all") : nil
             return DescriptorRule(key: "k\(number)", value: value, limit: .rate(limit, isAligned: false))
@@ -84,7 +85,8 @@ extension LimitRule {
             case .gcra(let burst): (.gcra, burst)
             }
         self.init(
-            algorithm: algorithm, limit: limit.limit, window: limit.windowMilliseconds, burst: burst, isPerSubject: isPerSubject)
+            algorithm: algorithm, limit: limit.limit, windowMilliseconds: limit.windowMilliseconds, burst: burst,
+            isPerSubject: isPerSubject)
     }
 }
 

@@ -4,7 +4,7 @@ import InterlockJudge
 
 /// A world's setup, drawn from its seed. The distribution is the same for all seeds.
 struct Profile {
-    /// The mode in which all clients use a lock. Mixing modes under one name would be a user's mistake.
+    /// The mode in which all clients use a lock. Mixing modes under one name would be a mistake.
     enum LockKind {
         case exclusive, readersAndWriters
         case semaphore(Int)
@@ -12,7 +12,7 @@ struct Profile {
 
     /// The behavior that all lock clients share. Clients that all do the same thing put the most stress on locks.
     struct LockBehavior {
-        /// The range that a client's wait is drawn from.
+        /// The range from which a client's wait is drawn.
         enum Patience: CaseIterable {
             case mixed, short, long
         }
@@ -24,13 +24,13 @@ struct Profile {
         var leaveProbability: Double
         /// The probability that a call has an OWNER.
         var ownerProbability: Double
-        /// The time that clients hold leases: milliseconds, mixed, or seconds.
+        /// The time for which clients hold leases: milliseconds, mixed, or seconds.
         enum Holds: CaseIterable {
             case brief, mixed, long
         }
 
         var holds: Holds
-        /// The TTL that clients request. Short leases are renewed.
+        /// The TTL that clients request. Clients renew short leases.
         enum Leases: CaseIterable {
             case short, mixed, long
         }
@@ -40,7 +40,7 @@ struct Profile {
         var writerProbability: Double
         /// The interval, in milliseconds, at whose multiples all clients act, as scheduled jobs do; `nil` if clients
         /// act independently.
-        var actionInterval: Int64?
+        var actionIntervalMilliseconds: Int64?
 
         init(random: inout SeededRandom) {
             waitProbability = [0, 0.6, 0.6, 0.95][Int.random(in: 0..<4, using: &random)]
@@ -50,43 +50,43 @@ struct Profile {
             holds = Holds.allCases[Int.random(in: 0..<3, using: &random)]
             leases = random.happens(0.3) ? .mixed : Leases.allCases[Int.random(in: 0..<3, using: &random)]
             writerProbability = random.happens(0.5) ? 0.3 : 0.05
-            actionInterval = random.happens(0.25) ? Int64.random(in: 50...500, using: &random) : nil
+            actionIntervalMilliseconds = random.happens(0.25) ? Int64.random(in: 50...500, using: &random) : nil
         }
     }
 
     /// The behavior that all clients of services share.
     struct ServiceBehavior {
-        /// The number of tenants that calls are made for.
+        /// The number of tenants for which clients make calls.
         var tenants: Int
         /// The probability that a call waits.
         var waitProbability: Double
-        /// The longest wait for a permit, in milliseconds.
-        var patience: Int64
+        /// The maximum wait for a permit, in milliseconds.
+        var maximumPermitWaitMilliseconds: Int64
 
         init(random: inout SeededRandom) {
             tenants = random.happens(0.5) ? 1 : 4
             waitProbability = [0, 0.3, 0.3, 0.6][Int.random(in: 0..<4, using: &random)]
-            patience = random.happens(0.5) ? 3000 : 15_000
+            maximumPermitWaitMilliseconds = random.happens(0.5) ? 3000 : 15_000
         }
 
         func tenant(_ random: inout SeededRandom) -> Int? {
             random.happens(0.5) ? Int.random(in: 0..<tenants, using: &random) : nil
         }
 
-        func wait(upTo maximum: Int64, _ random: inout SeededRandom) -> Int64 {
-            random.happens(waitProbability) ? Int64.random(in: 10...maximum, using: &random) : 0
+        func waitMilliseconds(upTo maximumMilliseconds: Int64, _ random: inout SeededRandom) -> Int64 {
+            random.happens(waitProbability) ? Int64.random(in: 10...maximumMilliseconds, using: &random) : 0
         }
     }
 
     var sidecars: Int
-    /// The number of Redis servers in the quorum; 0 if locks are kept in the single Redis.
+    /// The number of Redis servers in the quorum; 0 if locks do not use a quorum.
     var quorum: Int
     /// The number of sidecars in a second fleet on the same Redis, with its own prefix. Their numbers follow the first
     /// fleet's.
     var otherFleet: Int
     var waitReplicas: Int
-    /// The longest time that a lock may be held, in milliseconds; `nil` if there is no limit.
-    var maximumHold: Int64?
+    /// The maximum time for which a lock may be held, in milliseconds; `nil` if there is no limit.
+    var maximumHoldMilliseconds: Int64?
     var fleetSize: Int
     /// The size of the larger fleet.
     var maximumFleetSize: Int { max(sidecars, otherFleet) }
@@ -98,13 +98,13 @@ struct Profile {
     var limitClients: Int
     var permitClients: Int
     /// The pause between a client's actions, in milliseconds.
-    var pause: ClosedRange<Int64>
+    var pauseMilliseconds: ClosedRange<Int64>
     /// The one-way delay between sidecars and Redis, in microseconds.
-    var redisDelay: ClosedRange<Int64>
+    var redisDelayMicroseconds: ClosedRange<Int64>
     /// The maximum clock drift in either direction, in parts per billion.
-    var drift: Int64
+    var driftPerBillion: Int64
     /// The time between faults, in milliseconds; `nil` if there are no faults.
-    var faultGap: ClosedRange<Int64>?
+    var faultGapMilliseconds: ClosedRange<Int64>?
     /// The relative frequency of each kind of fault. Most worlds have only a few kinds: with all kinds, few
     /// combinations repeat.
     var faultWeights: [(kind: FaultKind, weight: Int)]
@@ -126,7 +126,7 @@ struct Profile {
         quorum = isQuorum ? (random.happens(0.7) ? 3 : 5) : 0
         otherFleet = !isQuorum && random.happens(0.15) ? Int.random(in: 1...2, using: &random) : 0
         waitReplicas = !isQuorum && random.happens(0.12) ? 1 : 0
-        maximumHold = random.happens(0.2) ? Int64.random(in: 2000...8000, using: &random) : nil
+        maximumHoldMilliseconds = random.happens(0.2) ? Int64.random(in: 2000...8000, using: &random) : nil
         fleetSize = random.happens(0.5) ? sidecars : 1
         let lockCount = Int.random(in: 1...5, using: &random)
         locks = (0..<lockCount).map { _ in
@@ -142,18 +142,18 @@ struct Profile {
         lockClients = Int.random(in: 3...16, using: &random)
         limitClients = Int.random(in: 2...10, using: &random)
         permitClients = Int.random(in: 2...10, using: &random)
-        let pace = random.happens(0.5) ? 5 : 40
-        pause = Int64(pace)...Int64(pace * 8)
+        let minimumPauseMilliseconds: Int64 = random.happens(0.5) ? 5 : 40
+        pauseMilliseconds = minimumPauseMilliseconds...(minimumPauseMilliseconds * 8)
         // One rack, one region, or far apart. Quorum servers are near, because each must answer within a small fraction
         // of the lease.
-        redisDelay =
+        redisDelayMicroseconds =
             switch random.unit() {
             case ..<0.4: 30...200
             case ..<0.8: 500...3000
             default: isQuorum ? 500...3000 : 5000...30_000
             }
-        drift = random.happens(0.5) ? Int64.random(in: 0...3_000_000, using: &random) : 0
-        faultGap =
+        driftPerBillion = random.happens(0.5) ? Int64.random(in: 0...3_000_000, using: &random) : 0
+        faultGapMilliseconds =
             switch random.unit() {
             case ..<0.15: nil
             case ..<0.6: 300...3000
@@ -161,13 +161,14 @@ struct Profile {
             }
         faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
         hasEavesdropper = random.happens(0.1)
-        services = Self.services(patience: serviceBehavior.patience, random: &random)
+        services = Self.services(
+            maximumPermitWaitMilliseconds: serviceBehavior.maximumPermitWaitMilliseconds, random: &random)
         if isQuorum { drawRestarts(random: &random) }
         drawPipelining(random)
         guard !isPlain else { return }
         apis = APIUse(random)
         drawDomains(random)
-        // A separate stream, so that a world with one server draws nothing more from the main one.
+        // A separate stream, so that a world with one server makes no additional draws from the main one.
         var source = random
         drawTopology(SeededRandom(seed: ~source.next()))
     }
@@ -177,18 +178,18 @@ struct Profile {
     private mutating func drawRestarts(random: inout SeededRandom) {
         let others = faultWeights.filter { $0.kind != .quorumRestart }
         if others.count < faultWeights.count, others.isEmpty || random.happens(0.5) {
-            drift = 0
+            driftPerBillion = 0
             if random.happens(0.6) {
                 lockBehavior.leases = .short
                 lockBehavior.holds = .long
-                faultGap = 3000...12_000
+                faultGapMilliseconds = 3000...12_000
             }
         } else {
             faultWeights = others
         }
     }
 
-    /// Draws from a copy of the stream, so that a world without pipelining draws nothing more from the main one.
+    /// Draws from a copy of the stream, so that a world without pipelining makes no additional draws from the main one.
     private mutating func drawPipelining(_ stream: SeededRandom) {
         var source = stream
         var random = SeededRandom(seed: source.next() &+ 1)
@@ -220,13 +221,13 @@ struct Profile {
     }
 
     private static func faultWeights(isQuorum: Bool, random: inout SeededRandom) -> [(kind: FaultKind, weight: Int)] {
-        let all = FaultKind.allCases.map { (kind: $0, weight: weight(of: $0, isQuorum: isQuorum)) }
-        guard random.happens(0.8) else { return all }
+        let allWeights = FaultKind.allCases.map { (kind: $0, weight: weight(of: $0, isQuorum: isQuorum)) }
+        guard random.happens(0.8) else { return allWeights }
         // Other kinds of faults do not affect the locks of a quorum.
-        if isQuorum, random.happens(0.6) { return all.filter { $0.kind.target == .quorum } }
+        if isQuorum, random.happens(0.6) { return allWeights.filter { $0.kind.target == .quorum } }
         // A weighted draw without repetition.
-        var remaining = all
-        var some: [(kind: FaultKind, weight: Int)] = []
+        var remaining = allWeights
+        var chosen: [(kind: FaultKind, weight: Int)] = []
         for _ in 0..<Int.random(in: 1...4, using: &random) {
             var point = Int.random(in: 0..<remaining.reduce(0) { $0 + $1.weight }, using: &random)
             guard
@@ -234,9 +235,9 @@ struct Profile {
                     point -= $0.weight; return point < 0
                 })
             else { break }
-            some.append(remaining.remove(at: index))
+            chosen.append(remaining.remove(at: index))
         }
-        return some
+        return chosen
     }
 
     private static func weight(of kind: FaultKind, isQuorum: Bool) -> Int {
@@ -253,26 +254,33 @@ struct Profile {
         }
     }
 
-    private static func services(patience: Int64, random: inout SeededRandom) -> [ServiceDefinition] {
-        (0..<Int.random(in: 1...4, using: &random)).map { service("s\($0)", patience: patience, random: &random) }
+    private static func services(
+        maximumPermitWaitMilliseconds: Int64, random: inout SeededRandom
+    ) -> [ServiceDefinition] {
+        (0..<Int.random(in: 1...4, using: &random)).map {
+            service("s\($0)", maximumPermitWaitMilliseconds: maximumPermitWaitMilliseconds, random: &random)
+        }
     }
 
     /// Returns one service with a plausible configuration.
     ///
-    /// - Parameter patience: the longest wait for a permit, in milliseconds.
-    static func service(_ name: String, patience: Int64, random: inout SeededRandom) -> ServiceDefinition {
+    /// - Parameter maximumPermitWaitMilliseconds: the maximum wait for a permit.
+    static func service(
+        _ name: String, maximumPermitWaitMilliseconds: Int64, random: inout SeededRandom
+    ) -> ServiceDefinition {
         var limits: [LimitDefinition] = []
         let count = random.happens(0.2) ? 0 : random.happens(0.4) ? 1 : Int.random(in: 1...3, using: &random)
         for number in 0..<count {
-            let windows: [Int64] = [200, 1000, 2000, 10_000, 60_000]
-            let window = windows[Int.random(in: 0..<windows.count, using: &random)]
+            let windowsInMilliseconds: [Int64] = [200, 1000, 2000, 10_000, 60_000]
+            let windowMilliseconds = windowsInMilliseconds[
+                Int.random(in: 0..<windowsInMilliseconds.count, using: &random)]
             let algorithms: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: Int64.random(in: 0...6, using: &random))]
             let algorithm = algorithms[Int.random(in: 0..<3, using: &random)]
             // The limits of a service differ, so that an answer identifies its limit.
             let limit = Int64.random(in: 2...12, using: &random) * 3 + Int64(number)
             limits.append(
                 LimitDefinition(
-                    name: "l\(number)", limit: limit, window: .milliseconds(window), algorithm: algorithm,
+                    name: "l\(number)", limit: limit, window: .milliseconds(windowMilliseconds), algorithm: algorithm,
                     isPerSubject: random.happens(number > 0 ? 0.5 : 0.2)))
         }
         let actions: [LimitPolicy.Action] = [.deny, .wait, .trip]
@@ -294,7 +302,8 @@ struct Profile {
             name: name, upstream: nil, limits: limits,
             onLimit: LimitPolicy(
                 action: actions[Int.random(in: 0..<3, using: &random)],
-                pause: .milliseconds(500)...(.milliseconds(1000)), maximumWait: .milliseconds(patience / 2), maximumWaiting: 40),
+                pause: .milliseconds(500)...(.milliseconds(1000)),
+                maximumWait: .milliseconds(maximumPermitWaitMilliseconds / 2), maximumWaiting: 40),
             concurrency: random.happens(0.3) ? Int.random(in: 1...4, using: &random) : nil,
             breaker: breaker, probe: probe,
             whenRedisIsDown: random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow)
@@ -309,9 +318,11 @@ extension Profile {
         let (rules, proxied) = (services.map(rules), apis.proxied.map(rules))
         return HistoryRules(
             services: (otherFleet > 0 ? rules + rules : rules) + domainRules.map(\.rules) + proxied, sidecars: sidecars,
-            patience: WorldState.patience,
-            recovery: WorldState.recovery, handOver: quorum > 0 ? 3000 : 500 + 300 * Int64(sidecars),
-            clockDrift: Double(drift) * 2 / 1e9, keepsLocks: waitReplicas > 0 && waitReplicas >= replicas && !movesSlots)
+            patienceMilliseconds: WorldState.patienceMilliseconds,
+            recoveryMilliseconds: WorldState.recoveryMilliseconds,
+            handOverMilliseconds: quorum > 0 ? 3000 : 500 + 300 * Int64(sidecars),
+            clockDrift: Double(driftPerBillion) * 2 / 1e9,
+            keepsLocks: waitReplicas > 0 && waitReplicas >= replicaCount && !movesSlots)
     }
 
     private func rules(_ service: ServiceDefinition) -> ServiceRules {
@@ -319,26 +330,26 @@ extension Profile {
             name: service.name,
             limits: service.limits.map { LimitRule($0, isPerSubject: $0.isPerSubject) },
             whenRedisIsDown: OutagePolicyName(service.whenRedisIsDown),
-            // A breaker opened by a limit or by a single sidecar has no fleet-wide trials.
+            // A breaker that a limit or a single sidecar opens has no fleet-wide trials.
             halfOpenPermits: service.onLimit.action == .trip || service.breaker.reporters > 1
                 ? nil : service.breaker.halfOpenPermits,
-            permitLifetime: service.permitLifetime.wholeMilliseconds)
+            permitLifetimeMilliseconds: service.permitLifetime.wholeMilliseconds)
     }
 }
 
 extension Profile: CustomStringConvertible {
-    /// Whether hash slots move. A lock that has just moved with its slot may be missing from the new server's replicas.
+    /// Whether hash slots move. The replicas of the new server may not have a lock that has just moved with its slot.
     private var movesSlots: Bool { faultWeights.contains { $0.kind.target == .slots && $0.weight > 0 } }
 
     /// The number of replicas per primary.
-    private var replicas: Int {
+    private var replicaCount: Int {
         switch topology {
         case .single, .cluster: 1
         case .sentinels(let replicas): replicas
         }
     }
 
-    private var topologyWords: String {
+    private var topologyDescription: String {
         switch topology {
         case .single: ""
         case .sentinels(let replicas): ", Sentinels with \(replicas) replica\(replicas == 1 ? "" : "s")"
@@ -346,7 +357,7 @@ extension Profile: CustomStringConvertible {
         }
     }
 
-    private var replicaWords: String {
+    private var replicaDescription: String {
         switch waitReplicas {
         case 0: ""
         case 1: ", waits for a replica"
@@ -354,16 +365,16 @@ extension Profile: CustomStringConvertible {
         }
     }
 
-    private var domainWords: String {
+    private var domainDescription: String {
         guard descriptorClients > 0 else { return "" }
-        let words = domainRules.map { rule in
+        let ruleDescriptions = domainRules.map { rule in
             "\(rule.name) \(rule.limit.limit)/\(rule.limit.windowMilliseconds)ms \(rule.limit.algorithm)\(rule.value == nil ? " per value" : "")"
         }
-        return "; domains: \(words.joined(separator: " + ")), \(descriptorClients) clients"
+        return "; domains: \(ruleDescriptions.joined(separator: " + ")), \(descriptorClients) clients"
     }
 
     var description: String {
-        let serviceWords = services.map { service in
+        let serviceLines = services.map { service in
             let limits = service.limits.map { limit in
                 "\(limit.limit)/\(limit.windowMilliseconds)ms \(limit.algorithm)\(limit.isPerSubject ? " per subject" : "")"
             }
@@ -378,11 +389,13 @@ extension Profile: CustomStringConvertible {
         }
         return """
             \(sidecars) sidecars\(otherFleet > 0 ? " and \(otherFleet) of another fleet" : "")\
-            \(quorum > 0 ? ", quorum of \(quorum)" : "")\(replicaWords)\(topologyWords)\
-            \(maximumHold.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), clocks within \(drift / 1000) ppm\
-            \(hasEavesdropper ? ", an eavesdropper" : "")\(pipelining > 0 ? ", pipelines" : "")\(domainWords)\(apis.description)
+            \(quorum > 0 ? ", quorum of \(quorum)" : "")\(replicaDescription)\(topologyDescription)\
+            \(maximumHoldMilliseconds.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), \
+            clocks within \(driftPerBillion / 1000) ppm\
+            \(hasEavesdropper ? ", an eavesdropper" : "")\(pipelining > 0 ? ", pipelines" : "")\
+            \(domainDescription)\(apis.description)
             locks: \(locks.map { "\($0)" }.joined(separator: ", ")); clients: \(lockClients) locks, \(limitClients) limits, \(permitClients) permits
-            \(serviceWords.joined(separator: "\n"))
+            \(serviceLines.joined(separator: "\n"))
             """
     }
 }

@@ -5,24 +5,24 @@ import SimulatedRedis
 /// The state that everything in a world shares: its profile, time and machines, the upstreams of its services, and the
 /// recorded history.
 final class WorldState {
-    /// The longest time that an operation may take beyond its wait, in milliseconds.
-    static let patience: Int64 = 3000
-    /// The time after a fault by which everything has recovered, in milliseconds.
-    static let recovery: Int64 = 6500
+    /// The maximum time that an operation may take in addition to its wait, in milliseconds.
+    static let patienceMilliseconds: Int64 = 3000
+    /// The maximum time that everything takes to recover after a fault, in milliseconds.
+    static let recoveryMilliseconds: Int64 = 6500
 
     let profile: Profile
     let timeline = WorldTimeline()
     let machines: RedisMachines
-    /// The single Redis, or the current primary.
+    /// The single Redis server, or the current primary.
     var redis: RedisHost { machines.host(of: "") }
     var quorum: [RedisHost] = []
     var sidecars: [SidecarHost] = []
     /// The path from clients to each sidecar.
     var listeners: [Path] = []
     var upstreams: [SimulatedUpstream]
-    /// Whether a Redis without real replicas pretends that its replica lags.
-    var isReplicaLagging = false { didSet { redis.server.replicasAcknowledging = isReplicaLagging ? 0 : 1 } }
-    /// Whether the world is ending: clients begin nothing new, and no fault begins.
+    /// Whether a Redis server without real replicas pretends that its replica lags.
+    var isReplicaLagging = false { didSet { redis.server.acknowledgingReplicaCount = isReplicaLagging ? 0 : 1 } }
+    /// Whether the world is ending. Clients then begin no new action, and no fault begins.
     var isClosing = false
 
     private(set) var check: HistoryCheck
@@ -38,26 +38,30 @@ final class WorldState {
     private var lastPermit: PermitNumber = 0
     private var highestFences: [Int: Int64] = [:]
 
+    /// Creates the state of a world without sidecars and clients.
     /// - Parameters:
-    ///   - redisDrift: the drift of the Redis clock, in parts per billion; positive if it runs fast.
+    ///   - redisDriftPerBillion: the drift of the Redis clock; positive if it runs fast.
     ///   - random: used only if Redis runs on several machines.
-    init(profile: Profile, redisDrift: Int64, random: SeededRandom) {
+    init(profile: Profile, redisDriftPerBillion: Int64, random: SeededRandom) {
         self.profile = profile
         upstreams = profile.services.map { _ in SimulatedUpstream() }
         machines = RedisMachines(
-            profile.topology, timeline: timeline, delay: .microseconds(50)...(.microseconds(1500)), driftPerBillion: redisDrift,
+            profile.topology, timeline: timeline, delay: .microseconds(50)...(.microseconds(1500)),
+            driftPerBillion: redisDriftPerBillion,
             random: random)
-        check = HistoryCheck(rules: profile.rules, listedViolations: .max)
-        redis.server.replicasAcknowledging = 1
+        check = HistoryCheck(rules: profile.rules, maximumListedViolations: .max)
+        redis.server.acknowledgingReplicaCount = 1
     }
 
     /// The time since the beginning, in milliseconds.
     var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
-    /// Returns the time at which the clock of a key's server will show `milliseconds` of the Unix epoch, without jumps.
-    func instant(ofRedis milliseconds: Int64, onServerOf key: String) -> Instant {
-        let remaining = milliseconds &* 1000 &- machines.host(of: key).microseconds
-        return timeline.instant.advanced(byMicroseconds: max(-1_000_000_000_000, min(1_000_000_000_000, remaining)))
+    /// Returns the time at which the clock of a key's server will show this Unix time in milliseconds, if it does not
+    /// jump.
+    func instant(ofRedisMilliseconds milliseconds: Int64, onServerOf key: String) -> Instant {
+        let remainingMicroseconds = milliseconds &* 1000 &- machines.host(of: key).microseconds
+        return timeline.instant.advanced(
+            byMicroseconds: max(-1_000_000_000_000, min(1_000_000_000_000, remainingMicroseconds)))
     }
 
     // MARK: History
@@ -78,7 +82,7 @@ final class WorldState {
 
     func name(ofLock lock: Int) -> String { "lock-\(lock)" }
 
-    /// Returns the number of a lease in the history. The same grant always has the same number.
+    /// Returns the number of a lease in the history. Repeated replies about one grant have the same number.
     func leaseID(lock: Int, token: String, fence: Int64) -> LeaseID {
         let key = "\(lock) \(fence) \(token)"
         if let number = leases[key] { return number }
@@ -87,9 +91,9 @@ final class WorldState {
         return lastLease
     }
 
-    /// Records a broken promise that the history does not show.
-    func recordViolation(_ invariant: Invariant, _ words: String) {
-        violations.append(Violation(invariant, at: timeline.instant, words))
+    /// Records a violation that the history does not show.
+    func recordViolation(_ invariant: Invariant, _ finding: String) {
+        violations.append(Violation(invariant, at: timeline.instant, finding))
     }
 
     /// Returns the unique number of a proxied call.

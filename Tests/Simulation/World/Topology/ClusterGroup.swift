@@ -5,9 +5,9 @@ import SimulatedRedis
 /// A Redis Cluster: primaries with a replica each, and a spare server that has not joined yet. Each server has its own
 /// view of the cluster and learns of changes independently.
 final class ClusterGroup {
-    private static let interval: Int64 = .milliseconds(100)
+    private static let interval: Nanoseconds = .milliseconds(100)
     /// The range of a replica's pause before it asks for votes.
-    private static let jitter = Int64.milliseconds(50)...Int64.milliseconds(200)
+    private static let jitter = Nanoseconds.milliseconds(50)...Nanoseconds.milliseconds(200)
 
     /// The machines: the initial primaries, then the replica of each, then the spare server.
     let hosts: [RedisHost]
@@ -21,11 +21,13 @@ final class ClusterGroup {
     private var incarnations: [Int]
     private var claims: [(version: UInt64, slots: [Int])]
 
+    /// Creates a cluster whose hash slots are evenly divided among the primaries.
     /// - Parameters:
-    ///   - delay: the delay of a message between two machines, in nanoseconds.
+    ///   - delay: the range of a message's delay between two machines.
     ///   - driftPerBillion: the drift of all clocks, which are synchronized with each other.
     init(
-        primaries: Int, timeline: WorldTimeline, delay: ClosedRange<Int64>, random: SeededRandom, driftPerBillion: Int64 = 0
+        primaries: Int, timeline: WorldTimeline, delay: ClosedRange<Nanoseconds>, random: SeededRandom,
+        driftPerBillion: Int64 = 0
     ) {
         self.timeline = timeline
         let count = 2 * primaries + 1
@@ -67,15 +69,17 @@ final class ClusterGroup {
         replication.start()
         for number in hosts.indices {
             hosts[number].server.onClusterPublish = { [weak self] in self?.forward($0, from: number) }
-            backbone.repeatedly(number, every: Self.interval) { [weak self] in self?.tick(number) }
+            backbone.scheduleRepeatedly(number, every: Self.interval) { [weak self] in self?.tick(number) }
         }
     }
 
     // MARK: Lookup
 
+    /// The number of the spare server.
     var spare: Int { hosts.count - 1 }
 
-    /// The primary with the highest epoch of those that claim a hash slot; `nil` if no running primary claims it.
+    /// Returns the primary with the highest epoch of those that claim a hash slot; `nil` if no running primary claims
+    /// it.
     func owner(of slot: Int) -> Int? {
         primaries.filter { members[$0].owner(of: slot) == $0 }.max { members[$0].myself.epoch < members[$1].myself.epoch }
     }
@@ -85,12 +89,12 @@ final class ClusterGroup {
         hosts.indices.filter { hosts[$0].isRunning && !members[$0].isReplica && members[$0].serves($0) }
     }
 
-    /// The server that has a key's hash slot; the first running primary if the slot has no owner.
+    /// Returns the server that has a key's hash slot; the first running primary if the slot has no owner.
     func host(of key: String) -> RedisHost {
         hosts[owner(of: ClusterSlot.of(key)) ?? primaries.first ?? 0]
     }
 
-    /// The running primary of a shard.
+    /// Returns the running primary of a shard.
     func primary(ofShard shard: Int) -> Int? {
         hosts.indices.filter { shards[$0] == shard && hosts[$0].isRunning && !members[$0].isReplica }
             .max { members[$0].myself.epoch < members[$1].myself.epoch }
@@ -143,31 +147,31 @@ final class ClusterGroup {
             node: member.myself, currentEpoch: member.currentEpoch, slots: claims[number].slots, version: member.version,
             suspects: models[number].suspects(member, now: timeline.now))
         for other in others(number) {
-            backbone.send(from: number, to: other) { [weak self] in self?.received(heartbeat, at: other) }
+            backbone.send(from: number, to: other) { [weak self] in self?.heartbeatReceived(heartbeat, at: other) }
         }
     }
 
-    private func received(_ heartbeat: ClusterModel.Heartbeat, at number: Int) {
+    private func heartbeatReceived(_ heartbeat: ClusterModel.Heartbeat, at number: Int) {
         let member = members[number]
         guard member.node(heartbeat.node.number) != nil else { return }
         models[number].received(heartbeat, member, now: timeline.now)
-        let taken = models[number].claims(in: heartbeat, member)
-        if !taken.isEmpty { reassign(taken, to: heartbeat.node.number, at: number) }
+        let claimedSlots = models[number].claims(in: heartbeat, member)
+        if !claimedSlots.isEmpty { reassign(claimedSlots, to: heartbeat.node.number, at: number) }
     }
 
-    /// Informs a server that another one owns hash slots now. If the server or its primary has none left, it becomes a
-    /// replica of the new owner.
+    /// Records at one server that another one owns these hash slots now. If the server, or its primary, has lost its
+    /// last slot, it becomes a replica of the new owner.
     private func reassign(_ slots: [Int], to owner: Int, at number: Int) {
         let member = members[number]
-        let current = member.myself.primary ?? number
-        let lost = slots.filter { member.owner(of: $0) == current }
+        let formerOwner = member.myself.primary ?? number
+        let lostSlots = slots.filter { member.owner(of: $0) == formerOwner }
         for slot in slots { member.endMove(of: slot) }
         member.assign(slots, to: owner)
-        guard !lost.isEmpty, owner != current else { return }
-        if !member.serves(current) {
+        guard !lostSlots.isEmpty, owner != formerOwner else { return }
+        if !member.serves(formerOwner) {
             becomeReplica(number, of: owner)
-        } else if current == number {
-            hosts[number].server.removeKeys(inSlots: Set(lost))
+        } else if formerOwner == number {
+            hosts[number].server.removeKeys(inSlots: Set(lostSlots))
         }
     }
 
@@ -187,11 +191,11 @@ final class ClusterGroup {
     }
 
     private func announce(failureOf failedServer: Int, by number: Int) {
-        models[number].failed(failedServer, members[number], now: timeline.now)
+        models[number].markDown(failedServer, members[number], now: timeline.now)
         for other in others(number) where other != failedServer {
             backbone.send(from: number, to: other) { [weak self] in
                 guard let self else { return }
-                models[other].failed(failedServer, members[other], now: timeline.now)
+                models[other].markDown(failedServer, members[other], now: timeline.now)
             }
         }
     }
@@ -211,6 +215,7 @@ final class ClusterGroup {
         }
     }
 
+    /// Makes a replica that has won its election the primary.
     private func takeOver(_ replica: Int, from primary: Int, epoch: Int64) {
         let member = members[replica]
         member.update(replica) {
@@ -224,6 +229,7 @@ final class ClusterGroup {
         sendHeartbeat(replica)
     }
 
+    /// Forwards a published message to the other servers.
     private func forward(_ message: PublishedMessage, from number: Int) {
         let primary = members[number].myself.primary ?? number
         for other in others(number) {
@@ -237,7 +243,7 @@ final class ClusterGroup {
 
     // MARK: Membership
 
-    /// Adds a server to the cluster, without hash slots. It takes over their view of the cluster.
+    /// Adds a server to the cluster, without hash slots. It starts with the view of one of the primaries.
     func join(_ number: Int) {
         guard !isInCluster(number), let contact = primaries.first else { return }
         let member = members[number]

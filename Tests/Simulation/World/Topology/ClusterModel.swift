@@ -1,8 +1,8 @@
 import SimulatedRedis
 
-/// The failure detection and elections of one cluster server, without I/O: which servers have failed, which replica may
-/// replace a primary, and whether this server serves requests. Its view of hash slots is in its `ClusterMember`. Times
-/// are in nanoseconds and shorter than Redis's defaults.
+/// The failure detection and elections of one cluster server, without I/O: which servers are down, which replica may
+/// replace a primary, and whether this server serves requests. Its view of hash slots is in its `ClusterMember`.
+/// Timeouts are shorter than Redis's defaults.
 ///
 /// Source: "Redis Cluster specification", sections "Fault tolerance" and "Configuration propagation", and `cluster.c`
 /// of Redis 7.0.15.
@@ -19,6 +19,7 @@ struct ClusterModel {
         var suspects: [Int]
     }
 
+    /// A replica's request for votes.
     struct Ballot {
         var replica: Int
         var primary: Int
@@ -28,44 +29,48 @@ struct ClusterModel {
         var slotsEpoch: Int64
     }
 
+    /// The state of this replica's attempt to replace its primary.
     enum Election: Equatable {
         case none
-        case waiting(until: Int64)
-        case asking(epoch: Int64, votes: Set<Int>, began: Int64)
+        case waiting(until: Nanoseconds)
+        case asking(epoch: Int64, votes: Set<Int>, began: Nanoseconds)
     }
 
-    /// The silence after which a server is suspected to have failed.
-    static let timeout: Int64 = .milliseconds(600)
+    /// The silence after which a server suspects that another one is down.
+    static let timeout: Nanoseconds = .milliseconds(600)
 
-    private var lastHeard: [Int: Int64] = [:]
+    private var lastHeard: [Int: Nanoseconds] = [:]
     /// The servers that suspect each server, with the time of their last report.
-    private var reports: [Int: [Int: Int64]] = [:]
-    private var failedSince: [Int: Int64] = [:]
-    private var lastVote: Int64
+    private var reports: [Int: [Int: Nanoseconds]] = [:]
+    private var failedSince: [Int: Nanoseconds] = [:]
+    private var lastVoteEpoch: Int64
     /// The time of the last vote to replace each primary.
-    private var votes: [Int: Int64] = [:]
+    private var voteTimes: [Int: Nanoseconds] = [:]
     private var election = Election.none
-    private var startedAt: Int64
-    private var lastMinority: Int64 = 0
-    /// Claims that were already checked: the sender's version and epoch, and this server's version at the time.
-    private var seen: [Int: (version: UInt64, epoch: Int64, ownVersion: UInt64)] = [:]
+    private var startedAt: Nanoseconds
+    /// The last time when this server reached only a minority of the primaries.
+    private var lastMinority: Nanoseconds = 0
+    /// The claims that were already checked, by sender: its version and epoch, and this server's version at the time.
+    private var checkedClaims: [Int: (version: UInt64, epoch: Int64, ownVersion: UInt64)] = [:]
 
-    init(member: ClusterMember, now: Int64, isNew: Bool) {
+    init(member: ClusterMember, now: Nanoseconds, isNew: Bool) {
         startedAt = isNew ? now - Self.timeout : now
-        lastVote = member.currentEpoch
+        lastVoteEpoch = member.currentEpoch
         for node in member.nodes { lastHeard[node.number] = now }
     }
 
-    mutating func recordContact(_ number: Int, now: Int64) { lastHeard[number] = now }
+    /// Records that this server has heard from another one.
+    mutating func recordContact(_ number: Int, now: Nanoseconds) { lastHeard[number] = now }
 
-    func suspects(_ member: ClusterMember, now: Int64) -> [Int] {
+    /// Returns the servers that this one suspects to be down.
+    func suspects(_ member: ClusterMember, now: Nanoseconds) -> [Int] {
         member.nodes.map(\.number).filter { $0 != member.number && now - (lastHeard[$0] ?? 0) > Self.timeout }
     }
 
     // MARK: Heartbeats
 
     /// Processes another server's heartbeat, except for its hash slots.
-    mutating func received(_ heartbeat: Heartbeat, _ member: ClusterMember, now: Int64) {
+    mutating func received(_ heartbeat: Heartbeat, _ member: ClusterMember, now: Nanoseconds) {
         let sender = heartbeat.node.number
         lastHeard[sender] = now
         member.currentEpoch = max(member.currentEpoch, heartbeat.currentEpoch)
@@ -92,26 +97,27 @@ struct ClusterModel {
         member.update(node.number) { $0.epoch = member.currentEpoch }
     }
 
-    /// Returns the hash slots that a primary rightfully claims and that this server attributes to another owner or
-    /// none.
+    /// Returns the hash slots that a primary rightfully claims, and for which this server knows another owner or none
+    /// at all.
     mutating func claims(in heartbeat: Heartbeat, _ member: ClusterMember) -> [Int] {
         let sender = heartbeat.node.number
         guard heartbeat.node.primary == nil else { return [] }
-        if let last = seen[sender], last.version == heartbeat.version, last.epoch == heartbeat.node.epoch,
+        if let last = checkedClaims[sender], last.version == heartbeat.version, last.epoch == heartbeat.node.epoch,
             last.ownVersion == member.version
         {
             return []
         }
-        let taken = heartbeat.slots.filter { slot in
+        let claimedSlots = heartbeat.slots.filter { slot in
             guard member.importing[slot] == nil else { return false }
             guard let owner = member.owner(of: slot) else { return true }
             return owner != sender && (member.node(owner)?.epoch ?? 0) < heartbeat.node.epoch
         }
-        if taken.isEmpty { seen[sender] = (heartbeat.version, heartbeat.node.epoch, member.version) }
-        return taken
+        if claimedSlots.isEmpty { checkedClaims[sender] = (heartbeat.version, heartbeat.node.epoch, member.version) }
+        return claimedSlots
     }
 
-    mutating func failed(_ number: Int, _ member: ClusterMember, now: Int64) {
+    /// Records that a majority of primaries considers a server down.
+    mutating func markDown(_ number: Int, _ member: ClusterMember, now: Nanoseconds) {
         guard number != member.number else { return }
         member.update(number) { $0.isFailed = true }
         failedSince[number] = now
@@ -119,26 +125,26 @@ struct ClusterModel {
 
     // MARK: Failures and elections
 
-    /// Returns the servers that a majority of primaries suspects and that were not marked as failed before.
-    func newlyFailed(_ member: ClusterMember, now: Int64) -> [Int] {
+    /// Returns the servers that a majority of primaries suspects and that are not yet marked as down.
+    func newlyFailed(_ member: ClusterMember, now: Nanoseconds) -> [Int] {
         let electors = member.primaries.map(\.number)
         return suspects(member, now: now).filter { suspect in
             guard member.node(suspect)?.isFailed == false else { return false }
-            let others = electors.count { elector in
+            let otherCount = electors.count { elector in
                 elector != member.number && now - (reports[suspect]?[elector] ?? 0) < 2 * Self.timeout
             }
-            return others + (electors.contains(member.number) ? 1 : 0) >= member.majority
+            return otherCount + (electors.contains(member.number) ? 1 : 0) >= member.majority
         }
     }
 
     /// Updates whether this server serves requests.
-    mutating func updateState(_ member: ClusterMember, now: Int64) {
+    mutating func updateState(_ member: ClusterMember, now: Nanoseconds) {
         let suspects = Set(suspects(member, now: now))
         let primaries = member.primaries
-        let reached = primaries.count { !$0.isFailed && !suspects.contains($0.number) }
-        if reached < member.majority { lastMinority = now }
+        let reachedCount = primaries.count { !$0.isFailed && !suspects.contains($0.number) }
+        if reachedCount < member.majority { lastMinority = now }
         let isFullyCovered = member.assignedCount == ClusterSlot.count && !primaries.contains(where: \.isFailed)
-        guard isFullyCovered, reached >= member.majority else {
+        guard isFullyCovered, reachedCount >= member.majority else {
             member.isServing = false
             return
         }
@@ -149,7 +155,7 @@ struct ClusterModel {
     }
 
     /// Returns the ballot if this replica asks for votes now.
-    mutating func ballot(_ member: ClusterMember, now: Int64, jitter: Int64) -> Ballot? {
+    mutating func ballot(_ member: ClusterMember, now: Nanoseconds, jitter: Nanoseconds) -> Ballot? {
         guard let primary = member.myself.primary.flatMap({ member.node($0) }), primary.isFailed, member.serves(primary.number)
         else {
             election = .none
@@ -170,17 +176,18 @@ struct ClusterModel {
     }
 
     /// Returns whether this primary votes for a replica.
-    mutating func votes(for ballot: Ballot, _ member: ClusterMember, now: Int64) -> Bool {
+    mutating func votes(for ballot: Ballot, _ member: ClusterMember, now: Nanoseconds) -> Bool {
         member.currentEpoch = max(member.currentEpoch, ballot.epoch)
-        guard !member.isReplica, member.serves(member.number), ballot.epoch == member.currentEpoch, lastVote < ballot.epoch,
-            member.node(ballot.primary)?.isFailed ?? false, now - (votes[ballot.primary] ?? 0) > 2 * Self.timeout
+        guard !member.isReplica, member.serves(member.number), ballot.epoch == member.currentEpoch,
+            lastVoteEpoch < ballot.epoch,
+            member.node(ballot.primary)?.isFailed ?? false, now - (voteTimes[ballot.primary] ?? 0) > 2 * Self.timeout
         else { return false }
         let isOutdated = ballot.slots.contains { slot in
             member.owner(of: slot).flatMap { member.node($0) }.map { $0.epoch > ballot.slotsEpoch } ?? false
         }
         guard !isOutdated else { return false }
-        lastVote = ballot.epoch
-        votes[ballot.primary] = now
+        lastVoteEpoch = ballot.epoch
+        voteTimes[ballot.primary] = now
         return true
     }
 

@@ -19,17 +19,18 @@ enum WorldTopology: Hashable {
     }
 }
 
-/// The machines that a world's Redis runs on.
+/// The machines on which a world's Redis runs.
 enum RedisMachines {
     case single(RedisHost)
     case sentinels(SentinelGroup)
     case cluster(ClusterGroup)
 
+    /// Creates the machines.
     /// - Parameters:
-    ///   - delay: the delay between two of the machines, in nanoseconds.
+    ///   - delay: the range of a message's delay between two of the machines.
     ///   - random: used only if there are several machines.
     init(
-        _ topology: WorldTopology, timeline: WorldTimeline, delay: ClosedRange<Int64>, driftPerBillion: Int64,
+        _ topology: WorldTopology, timeline: WorldTimeline, delay: ClosedRange<Nanoseconds>, driftPerBillion: Int64,
         random: SeededRandom
     ) {
         switch topology {
@@ -71,7 +72,7 @@ enum RedisMachines {
         }
     }
 
-    /// The server that has a key now.
+    /// Returns the server that has a key now.
     func host(of key: String) -> RedisHost {
         switch self {
         case .single(let host): host

@@ -4,28 +4,28 @@ import SimulatedRedis
 /// update, or loses contact with its primary, synchronizes from scratch.
 final class ReplicationNetwork {
     /// The silence after which a replica reconnects to its primary.
-    private static let timeout: Int64 = .milliseconds(600)
-    private static let interval: Int64 = .milliseconds(100)
+    private static let timeout: Nanoseconds = .milliseconds(600)
+    private static let interval: Nanoseconds = .milliseconds(100)
 
     /// A replica's connection to its primary.
     private struct Session {
         var number: Int
         var primary: Int
-        /// The replica's life (see `RedisHost.incarnation`). A restart ends the session.
+        /// The replica's `RedisHost.incarnation`. A restart ends the session.
         var incarnation: Int
-        var lastHeard: Int64
+        var lastHeard: Nanoseconds
     }
 
     /// The replicas that a primary sends to.
     private struct Feed {
-        /// The primary's life. A restart ends all sessions.
+        /// The primary's `RedisHost.incarnation`. A restart ends all sessions.
         var incarnation: Int
         /// The replicas, and the numbers of their sessions.
         var receivers: [(replica: Int, session: Int)] = []
     }
 
     private let hosts: [RedisHost]
-    /// The indices of the servers among the machines; the others are Sentinels.
+    /// The indices of the servers in `hosts`. The other machines are Sentinels.
     private let servers: Range<Int>
     private let backbone: Backbone
     private var sessions: [Int: Session] = [:]
@@ -46,7 +46,7 @@ final class ReplicationNetwork {
                 backbone?.later(number, in: .microseconds(microseconds), body)
             }
             server.onUpdate = { [weak self] in self?.feed($0, of: number) }
-            backbone.repeatedly(number, every: Self.interval) { [weak self] in self?.tick(number) }
+            backbone.scheduleRepeatedly(number, every: Self.interval) { [weak self] in self?.tick(number) }
         }
         for number in servers {
             guard let primary = primary(of: number) else { continue }
@@ -54,16 +54,17 @@ final class ReplicationNetwork {
         }
     }
 
+    /// Returns the index of the server with this address.
     func number(of address: ServerAddress) -> Int? { servers.first { hosts[$0].name == address.host } }
 
-    /// The primary that a server replicates; `nil` if it is a primary.
+    /// Returns the primary that a server replicates; `nil` if it is a primary.
     func primary(of number: Int) -> Int? {
         guard case .replica(let address)? = hosts[number].server.replication?.role else { return nil }
         return self.number(of: address)
     }
 
-    /// The replicas that have all of a server's data.
-    func upToDate(with number: Int) -> [Int] {
+    /// Returns the replicas that have all of a server's data.
+    func replicasUpToDate(with number: Int) -> [Int] {
         servers.filter { replica in
             primary(of: replica) == number && session(of: replica)?.primary == number
                 && hosts[replica].server.replication?.offset == hosts[number].server.replication?.offset
@@ -110,6 +111,7 @@ final class ReplicationNetwork {
         return feed.receivers
     }
 
+    /// Sends a primary's heartbeat, or reconnects a replica that has lost its primary.
     private func tick(_ number: Int) {
         guard let primary = primary(of: number) else { return sendHeartbeat(of: number) }
         if let session = session(of: number), session.primary == primary,
@@ -119,7 +121,7 @@ final class ReplicationNetwork {
         }
         if sessions[number] != nil {
             sessions[number] = nil
-            hosts[number].server.lostPrimary()
+            hosts[number].server.primaryLost()
         }
         backbone.send(from: number, to: primary) { [weak self] in self?.syncRequested(by: number, at: primary) }
     }
@@ -168,7 +170,7 @@ final class ReplicationNetwork {
 
     private func disconnect(_ replica: Int) {
         sessions[replica] = nil
-        hosts[replica].server.lostPrimary()
+        hosts[replica].server.primaryLost()
     }
 
     private func acknowledge(by replica: Int, to primary: Int) {

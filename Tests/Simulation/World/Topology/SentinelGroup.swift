@@ -8,10 +8,10 @@ final class SentinelGroup {
     static let name = "main"
     static let sentinelCount = 3
     private static let quorum = 2
-    private static let interval: Int64 = .milliseconds(100)
-    private static let helloInterval: Int64 = .milliseconds(300)
+    private static let interval: Nanoseconds = .milliseconds(100)
+    private static let helloInterval: Nanoseconds = .milliseconds(300)
     /// The range of a Sentinel's pause before another attempt.
-    private static let jitter = Int64.milliseconds(300)...Int64.milliseconds(900)
+    private static let jitter = Nanoseconds.milliseconds(300)...Nanoseconds.milliseconds(900)
 
     /// The machines: the servers, then the Sentinels.
     let hosts: [RedisHost]
@@ -21,11 +21,13 @@ final class SentinelGroup {
     private var models: [SentinelModel]
     private let timeline: WorldTimeline
 
+    /// Creates a group whose first server is the primary.
     /// - Parameters:
-    ///   - delay: the delay of a message between two machines, in nanoseconds.
+    ///   - delay: the range of a message's delay between two machines.
     ///   - driftPerBillion: the drift of all clocks, which are synchronized with each other.
     init(
-        replicas: Int, timeline: WorldTimeline, delay: ClosedRange<Int64>, random: SeededRandom, driftPerBillion: Int64 = 0
+        replicas: Int, timeline: WorldTimeline, delay: ClosedRange<Nanoseconds>, random: SeededRandom,
+        driftPerBillion: Int64 = 0
     ) {
         self.timeline = timeline
         let count = 1 + replicas
@@ -54,14 +56,16 @@ final class SentinelGroup {
     func start() {
         replication.start()
         for sentinel in models.indices {
-            backbone.repeatedly(machine(sentinel), every: Self.interval) { [weak self] in self?.tick(sentinel) }
-            backbone.repeatedly(machine(sentinel), every: Self.helloInterval) { [weak self] in self?.sendHello(sentinel) }
+            backbone.scheduleRepeatedly(machine(sentinel), every: Self.interval) { [weak self] in self?.tick(sentinel) }
+            backbone.scheduleRepeatedly(machine(sentinel), every: Self.helloInterval) { [weak self] in
+                self?.sendHello(sentinel)
+            }
         }
     }
 
     // MARK: Lookup
 
-    /// The index of a Sentinel among the machines.
+    /// Returns the index of a Sentinel's machine in `hosts`.
     func machine(_ sentinel: Int) -> Int { servers.count + sentinel }
 
     var sentinels: [RedisHost] { Array(hosts[servers.count...]) }
@@ -70,7 +74,7 @@ final class SentinelGroup {
     var primaryNumber: Int { models.max { $0.configEpoch < $1.configEpoch }?.announcedPrimary ?? 0 }
     var primary: RedisHost { hosts[primaryNumber] }
 
-    /// The primary that a Sentinel reports.
+    /// Returns the primary that a Sentinel reports.
     func announcedPrimary(by sentinel: Int) -> RedisHost { hosts[models[sentinel].announcedPrimary] }
 
     /// Whether the primary has that role, and every running Sentinel knows it.
@@ -105,7 +109,7 @@ final class SentinelGroup {
             let offset = hosts[server].server.replication?.offset ?? 0
             backbone.send(from: server, to: machine(sentinel)) { [weak self] in
                 guard let self else { return }
-                models[sentinel].replied(server, follows: follows, offset: offset, now: timeline.now)
+                models[sentinel].replyReceived(server, follows: follows, offset: offset, now: timeline.now)
             }
         }
     }
@@ -124,24 +128,25 @@ final class SentinelGroup {
         }
     }
 
+    /// Asks the other Sentinels for their opinions, and perhaps for their votes.
     private func ask(_ sentinel: Int, epoch: Int64, wantsVote: Bool) {
         let primary = models[sentinel].primary
         for other in models.indices where other != sentinel {
             backbone.send(from: machine(sentinel), to: machine(other)) { [weak self] in
                 guard let self else { return }
-                let answer = models[other].asked(
+                let vote = models[other].voteRequested(
                     by: sentinel, about: primary, epoch: epoch, wantsVote: wantsVote, now: timeline.now,
                     jitter: backbone.draw(Self.jitter))
                 backbone.send(from: machine(other), to: machine(sentinel)) { [weak self] in
                     guard let self else { return }
-                    models[sentinel].answered(answer, by: other, now: timeline.now)
+                    models[sentinel].voteReceived(vote, by: other, now: timeline.now)
                 }
             }
         }
     }
 
     private func perform(_ actions: [SentinelModel.Action], of sentinel: Int) {
-        notifyClients(of: sentinel)
+        updateReportedState(of: sentinel)
         for action in actions {
             switch action {
             case .ask(let epoch, let wantsVote): ask(sentinel, epoch: epoch, wantsVote: wantsVote)
@@ -161,7 +166,8 @@ final class SentinelGroup {
         }
     }
 
-    private func notifyClients(of sentinel: Int) {
+    /// Updates the state that a Sentinel's server reports to clients.
+    private func updateReportedState(of sentinel: Int) {
         let model = models[sentinel]
         hosts[machine(sentinel)].server.sentinel = SentinelState(
             name: Self.name, primary: ServerAddress(host: hosts[model.announcedPrimary].name), epoch: model.configEpoch)

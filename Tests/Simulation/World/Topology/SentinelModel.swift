@@ -1,6 +1,6 @@
 /// The decisions of one Sentinel, without I/O: whether the primary is down, which Sentinel leads the failover, which
-/// replica is promoted, and which server has the wrong role. Times are in nanoseconds and shorter than Redis's
-/// defaults, so that a failover takes a second.
+/// replica to promote, and which server has the wrong role. Timeouts are shorter than Redis's defaults, so that a
+/// failover takes about a second.
 ///
 /// Source: "High availability with Redis Sentinel", and `sentinel.c` of Redis 7.0.15.
 struct SentinelModel {
@@ -17,41 +17,45 @@ struct SentinelModel {
 
     /// The last known state of a server.
     private struct ServerState {
-        var lastReply: Int64
-        /// The time since which the server has answered without a gap.
-        var upSince: Int64
+        var lastReply: Nanoseconds
+        /// The time since which the server has been reachable without a gap.
+        var upSince: Nanoseconds
         /// The server that this one replicates; `nil` if it is a primary.
         var follows: Int?
         /// The time since which the server has had this role.
-        var roleSince: Int64
+        var roleSince: Nanoseconds
         var offset: Int64
     }
 
     private enum Stage {
         case idle
-        case electing(epoch: Int64, began: Int64, votes: Set<Int>)
-        case promoting(epoch: Int64, replica: Int, began: Int64)
+        case electing(epoch: Int64, began: Nanoseconds, votes: Set<Int>)
+        case promoting(epoch: Int64, replica: Int, began: Nanoseconds)
         /// The replica is now a primary: clients are notified, and the other replicas are redirected to it.
-        case reconfiguring(replica: Int, began: Int64)
+        case reconfiguring(replica: Int, began: Nanoseconds)
     }
 
+    /// A Sentinel's opinion about the primary, and its last vote.
     struct Vote {
         var isDown: Bool
         var candidate: Int
         var epoch: Int64
     }
 
-    private static let downAfter: Int64 = .milliseconds(600)
-    private static let freshness: Int64 = .milliseconds(500)
-    private static let electionTime: Int64 = .milliseconds(400)
-    private static let promotionTime: Int64 = .milliseconds(1000)
-    private static let reconfigurationTime: Int64 = .milliseconds(400)
+    /// The silence after which a server counts as down.
+    private static let downAfter: Nanoseconds = .milliseconds(600)
+    /// The maximum age of a reply or an opinion that counts.
+    private static let freshness: Nanoseconds = .milliseconds(500)
+    private static let electionTime: Nanoseconds = .milliseconds(400)
+    private static let promotionTime: Nanoseconds = .milliseconds(1000)
+    private static let reconfigurationTime: Nanoseconds = .milliseconds(400)
     /// The time after which a server that is unexpectedly a primary is turned into a replica.
-    private static let strayTime: Int64 = .milliseconds(2000)
-    private static let misdirectedTime: Int64 = .milliseconds(1000)
+    private static let strayTime: Nanoseconds = .milliseconds(2000)
+    /// The time after which a replica of the wrong server is redirected.
+    private static let misdirectedTime: Nanoseconds = .milliseconds(1000)
 
     let number: Int
-    private let sentinels: Int
+    private let sentinelCount: Int
     private let quorum: Int
     private var states: [ServerState]
     /// The primary since the last completed switch.
@@ -60,14 +64,14 @@ struct SentinelModel {
     private(set) var configEpoch: Int64 = 0
     private(set) var currentEpoch: Int64 = 0
     private var vote: (candidate: Int, epoch: Int64) = (-1, 0)
-    private var opinions: [Int: (isDown: Bool, at: Int64)] = [:]
+    private var opinions: [Int: (isDown: Bool, at: Nanoseconds)] = [:]
     private var stage = Stage.idle
-    private var nextAttempt: Int64 = 0
-    private var switchedAt: Int64 = 0
+    private var nextAttempt: Nanoseconds = 0
+    private var switchedAt: Nanoseconds = 0
 
-    init(number: Int, sentinels: Int, quorum: Int, servers: Int, primary: Int, now: Int64) {
+    init(number: Int, sentinels: Int, quorum: Int, servers: Int, primary: Int, now: Nanoseconds) {
         self.number = number
-        self.sentinels = sentinels
+        sentinelCount = sentinels
         self.quorum = quorum
         self.primary = primary
         states = (0..<servers).map { server in
@@ -82,11 +86,12 @@ struct SentinelModel {
 
     var isIdle: Bool { if case .idle = stage { true } else { false } }
 
-    private func isDown(_ server: Int, _ now: Int64) -> Bool { now - states[server].lastReply > Self.downAfter }
+    private func isDown(_ server: Int, _ now: Nanoseconds) -> Bool { now - states[server].lastReply > Self.downAfter }
 
     // MARK: Incoming messages
 
-    mutating func replied(_ server: Int, follows: Int?, offset: Int64, now: Int64) {
+    /// Records a server's reply to `PING` and `INFO`.
+    mutating func replyReceived(_ server: Int, follows: Int?, offset: Int64, now: Nanoseconds) {
         var state = states[server]
         if now - state.lastReply > Self.downAfter { state.upSince = now }
         if state.follows != follows { state.roleSince = now }
@@ -97,7 +102,9 @@ struct SentinelModel {
     /// Answers another Sentinel's request with this one's opinion and the candidate that it voted for.
     ///
     /// - Parameter jitter: the time after a vote during which this Sentinel leaves the failover to the candidate.
-    mutating func asked(by candidate: Int, about server: Int, epoch: Int64, wantsVote: Bool, now: Int64, jitter: Int64) -> Vote {
+    mutating func voteRequested(
+        by candidate: Int, about server: Int, epoch: Int64, wantsVote: Bool, now: Nanoseconds, jitter: Nanoseconds
+    ) -> Vote {
         if wantsVote {
             currentEpoch = max(currentEpoch, epoch)
             if vote.epoch < epoch, currentEpoch <= epoch {
@@ -108,9 +115,11 @@ struct SentinelModel {
         return Vote(isDown: server == primary && isDown(primary, now), candidate: vote.candidate, epoch: vote.epoch)
     }
 
-    mutating func answered(_ answer: Vote, by sentinel: Int, now: Int64) {
-        opinions[sentinel] = (answer.isDown, now)
-        guard case .electing(let epoch, let began, var votes) = stage, answer.epoch == epoch, answer.candidate == number else {
+    /// Records another Sentinel's opinion and vote.
+    mutating func voteReceived(_ vote: Vote, by sentinel: Int, now: Nanoseconds) {
+        opinions[sentinel] = (vote.isDown, now)
+        guard case .electing(let epoch, let began, var votes) = stage, vote.epoch == epoch, vote.candidate == number
+        else {
             return
         }
         votes.insert(sentinel)
@@ -118,21 +127,23 @@ struct SentinelModel {
     }
 
     /// Processes another Sentinel's announcement of the primary.
-    mutating func received(primary new: Int, epoch: Int64, currentEpoch other: Int64, now: Int64) -> [Action] {
-        currentEpoch = max(currentEpoch, other)
+    mutating func received(primary newPrimary: Int, epoch: Int64, currentEpoch otherEpoch: Int64, now: Nanoseconds)
+        -> [Action]
+    {
+        currentEpoch = max(currentEpoch, otherEpoch)
         guard epoch > configEpoch else { return [] }
         configEpoch = epoch
-        return switchPrimary(to: new, now)
+        return switchPrimary(to: newPrimary, now)
     }
 
-    private mutating func switchPrimary(to new: Int, _ now: Int64) -> [Action] {
+    private mutating func switchPrimary(to newPrimary: Int, _ now: Nanoseconds) -> [Action] {
         stage = .idle
         opinions = [:]
-        guard new != primary else { return [] }
+        guard newPrimary != primary else { return [] }
         let former = primary
-        primary = new
+        primary = newPrimary
         switchedAt = now
-        return [.reportSwitch(from: former, to: new)]
+        return [.reportSwitch(from: former, to: newPrimary)]
     }
 
     // MARK: Decisions
@@ -140,19 +151,21 @@ struct SentinelModel {
     /// Returns the actions that are due now.
     ///
     /// - Parameter jitter: the pause after a failed attempt.
-    mutating func tick(now: Int64, jitter: Int64) -> [Action] {
+    mutating func tick(now: Nanoseconds, jitter: Nanoseconds) -> [Action] {
         switch stage {
         case .idle:
             guard isDown(primary, now) else { return redirectStrays(now) }
-            let agreeing = 1 + opinions.values.count { $0.isDown && now - $0.at < Self.freshness }
-            guard agreeing >= quorum, now >= nextAttempt else { return [.ask(epoch: currentEpoch, wantsVote: false)] }
+            let agreeingCount = 1 + opinions.values.count { $0.isDown && now - $0.at < Self.freshness }
+            guard agreeingCount >= quorum, now >= nextAttempt else {
+                return [.ask(epoch: currentEpoch, wantsVote: false)]
+            }
             currentEpoch += 1
             vote = (number, currentEpoch)
             nextAttempt = now + jitter
             stage = .electing(epoch: currentEpoch, began: now, votes: [number])
             return [.ask(epoch: currentEpoch, wantsVote: true)]
         case .electing(let epoch, let began, let votes):
-            guard votes.count >= max(quorum, sentinels / 2 + 1) else {
+            guard votes.count >= max(quorum, sentinelCount / 2 + 1) else {
                 guard now - began > Self.electionTime else { return [.ask(epoch: epoch, wantsVote: true)] }
                 stage = .idle
                 return []
@@ -179,16 +192,17 @@ struct SentinelModel {
         }
     }
 
-    /// The reachable replica with the most data.
-    private func bestReplica(_ now: Int64) -> Int? {
+    /// Returns the reachable replica with the most data.
+    private func bestReplica(_ now: Nanoseconds) -> Int? {
         let candidates = states.indices.filter {
             $0 != primary && states[$0].follows != nil && now - states[$0].lastReply < Self.freshness
         }
         return candidates.max { states[$0].offset != states[$1].offset ? states[$0].offset < states[$1].offset : $0 > $1 }
     }
 
-    /// Redirects servers that replicate the wrong server, or none, to the primary.
-    private mutating func redirectStrays(_ now: Int64) -> [Action] {
+    /// Returns the actions that redirect servers to the primary if they are primaries themselves, or replicate another
+    /// server.
+    private mutating func redirectStrays(_ now: Nanoseconds) -> [Action] {
         guard states[primary].follows == nil, now - states[primary].roleSince > Self.freshness else { return [] }
         var actions: [Action] = []
         for server in states.indices where server != primary && states[server].follows != primary && !isDown(server, now) {

@@ -4,18 +4,20 @@ import SimulatedRedis
 /// after a failover interrupts it.
 final class SlotMove {
     private let cluster: ClusterGroup
-    /// The time between two steps, in nanoseconds.
-    private let pause: Int64
+    /// The time between two steps.
+    private let pause: Nanoseconds
     private var remaining: [(slot: Int, shard: Int)]
     private let done: () -> Void
-    private(set) var isOver = false
+    private(set) var hasEnded = false
     /// The hash slot being moved.
     private(set) var current: Int?
 
+    /// Creates a move that has not started.
     /// - Parameters:
     ///   - slots: the hash slots and the shards that they move to.
-    ///   - pause: the time between two steps, in nanoseconds.
-    init(_ slots: [(slot: Int, shard: Int)], on cluster: ClusterGroup, pause: Int64, done: @escaping () -> Void) {
+    ///   - pause: the time between two steps.
+    ///   - done: runs once all hash slots have moved.
+    init(_ slots: [(slot: Int, shard: Int)], on cluster: ClusterGroup, pause: Nanoseconds, done: @escaping () -> Void) {
         self.cluster = cluster
         self.pause = pause
         remaining = slots
@@ -24,13 +26,13 @@ final class SlotMove {
 
     func start() { schedule() }
 
-    private func schedule(in nanoseconds: Int64? = nil) {
+    private func schedule(in nanoseconds: Nanoseconds? = nil) {
         cluster.timeline.schedule(in: nanoseconds ?? pause) { [self] in step() }
     }
 
     private func step() {
         guard let (slot, shard) = remaining.first else {
-            isOver = true
+            hasEnded = true
             current = nil
             return done()
         }
@@ -64,23 +66,23 @@ final class SlotMove {
 extension ClusterGroup {
     /// Assigns hash slots, as `CLUSTER SETSLOT … NODE` at both servers does. The cluster bus informs the others.
     func assign(_ slots: [Int], from source: Int, to target: Int) {
-        let (new, former) = (members[target], members[source])
-        let highest = new.nodes.map(\.epoch).max() ?? 0
-        if new.myself.epoch < highest || new.myself.epoch == 0 {
-            new.currentEpoch = max(new.currentEpoch, highest) + 1
-            new.update(target) { $0.epoch = new.currentEpoch }
+        let (newOwner, formerOwner) = (members[target], members[source])
+        let highest = newOwner.nodes.map(\.epoch).max() ?? 0
+        if newOwner.myself.epoch < highest || newOwner.myself.epoch == 0 {
+            newOwner.currentEpoch = max(newOwner.currentEpoch, highest) + 1
+            newOwner.update(target) { $0.epoch = newOwner.currentEpoch }
         }
-        for slot in slots { new.endMove(of: slot) }
-        new.assign(slots, to: target)
-        for slot in slots { former.endMove(of: slot) }
-        former.assign(slots, to: target)
+        for slot in slots { newOwner.endMove(of: slot) }
+        newOwner.assign(slots, to: target)
+        for slot in slots { formerOwner.endMove(of: slot) }
+        formerOwner.assign(slots, to: target)
         // The order of the tool's two commands is irrelevant, because nothing happens between them.
-        former.update(target) { $0.epoch = new.myself.epoch }
-        if !former.serves(source) { becomeReplica(source, of: target) }
+        formerOwner.update(target) { $0.epoch = newOwner.myself.epoch }
+        if !formerOwner.serves(source) { becomeReplica(source, of: target) }
         sendHeartbeat(target)
     }
 
-    /// The hash slots of a server that contain keys, in order.
+    /// Returns the hash slots of a server that contain keys, in order.
     func occupiedSlots(of number: Int) -> [Int] { hosts[number].server.keyCounts.keys.sorted() }
 
     /// Moves the hash slots without keys immediately. Returns the others.
@@ -93,21 +95,22 @@ extension ClusterGroup {
 
     /// Makes the spare server join, and moves the first part of every primary's hash slots to it. Returns `nil` if the
     /// server is already in the cluster or not running.
-    func addSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
-        let former = primaries
-        guard !isInCluster(spare), hosts[spare].isRunning, !former.isEmpty else { return nil }
+    func addSpare(pause: Nanoseconds, done: @escaping () -> Void) -> SlotMove? {
+        let formerPrimaries = primaries
+        guard !isInCluster(spare), hosts[spare].isRunning, !formerPrimaries.isEmpty else { return nil }
         join(spare)
         var occupied: [Int] = []
-        for primary in former {
+        for primary in formerPrimaries {
             let slots = members[primary].slots(of: primary)
-            occupied += moveEmpty(Array(slots.prefix(slots.count / (former.count + 1))), from: primary, to: spare)
+            occupied += moveEmpty(
+                Array(slots.prefix(slots.count / (formerPrimaries.count + 1))), from: primary, to: spare)
         }
         return SlotMove(occupied.map { (slot: $0, shard: shards[spare]) }, on: self, pause: pause, done: done)
     }
 
     /// Divides the spare server's hash slots among the other primaries, then removes the server. Returns `nil` if it is
     /// not a primary of the cluster.
-    func removeSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
+    func removeSpare(pause: Nanoseconds, done: @escaping () -> Void) -> SlotMove? {
         let others = primaries.filter { $0 != spare }
         guard isInCluster(spare), hosts[spare].isRunning, primaries.contains(spare), !others.isEmpty else { return nil }
         var occupied: [(slot: Int, shard: Int)] = []
@@ -120,7 +123,7 @@ extension ClusterGroup {
             occupied += moved.map { (slot: $0, shard: shards[target]) }
         }
         return SlotMove(occupied, on: self, pause: pause) { [weak self] in
-            // All others must first hear who owns the server's hash slots.
+            // All others must first learn the new owners of the server's hash slots.
             self?.timeline.schedule(in: .milliseconds(500)) { [weak self] in
                 guard let self else { return }
                 leave(spare)
@@ -130,7 +133,7 @@ extension ClusterGroup {
     }
 
     /// Moves hash slots to another shard.
-    func move(_ slots: [Int], toShard shard: Int, pause: Int64, done: @escaping () -> Void) -> SlotMove {
+    func move(_ slots: [Int], toShard shard: Int, pause: Nanoseconds, done: @escaping () -> Void) -> SlotMove {
         SlotMove(slots.map { (slot: $0, shard: shard) }, on: self, pause: pause, done: done)
     }
 }

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// The bodies of calls through the proxy. Both sides of a call send only its number, repeatedly, so that a misplaced
-/// byte is detected.
+/// The bodies of calls through the proxy. Both sides of a call repeat its number, so that checks can detect a misplaced
+/// byte.
 enum NumberedBody {
     /// The field with a call's number.
     static let numberField = "x-call"
@@ -22,13 +22,13 @@ enum NumberedBody {
         return body
     }
 
-    /// The index of the first byte that does not belong to this call's body.
+    /// Returns the index of the first byte that does not belong to this call's body; `nil` if all bytes do.
     static func firstStrayByte(in body: some Collection<UInt8>, of number: Int) -> Int? {
         let word = word(number)
-        var position = 0
+        var wordIndex = 0
         for (index, byte) in body.enumerated() {
-            guard byte == word[position] else { return index }
-            position = position + 1 == word.count ? 0 : position + 1
+            guard byte == word[wordIndex] else { return index }
+            wordIndex = wordIndex + 1 == word.count ? 0 : wordIndex + 1
         }
         return nil
     }
@@ -40,7 +40,7 @@ enum NumberedBody {
 }
 
 extension ByteBuffer {
-    /// Splits a message into the parts that are sent in separate writes.
+    /// Splits a message into up to `count` parts, for separate writes.
     func parts(_ count: Int) -> [ByteBuffer] {
         guard readableBytes > 0 else { return [] }
         var remaining = self

@@ -29,7 +29,7 @@ struct UpstreamBehavior {
         case resets(StreamError)
         /// Resets the HTTP/2 stream with this error within the response.
         case resetsInBody(StreamError)
-        /// Sends `GOAWAY` over HTTP/2, and either answers this request or leaves it unprocessed.
+        /// Sends `GOAWAY` over HTTP/2, and either responds to this request or leaves it unprocessed.
         case goesAway(leavesUnprocessed: Bool)
     }
 
@@ -38,20 +38,20 @@ struct UpstreamBehavior {
     }
 
     /// The time after which an upstream closes connections and streams that it left open, in milliseconds.
-    static let closeDelay: Int64 = 4000
+    static let closeDelayMilliseconds: Int64 = 4000
 
     var status: Int
     /// The value of `Retry-After`, in seconds.
-    var retryAfter: Int64?
+    var retryAfterSeconds: Int64?
     var framing: Framing
     /// The approximate size of the response body, in bytes.
     var size: Int
     /// The number of writes that carry the body.
     var parts: Int
     /// The delay before the head, in milliseconds.
-    var delay: Int64
+    var delayMilliseconds: Int64
     /// The pause between writes, in milliseconds.
-    var pause: Int64
+    var pauseMilliseconds: Int64
     /// The statuses of informational responses before the final one.
     var informational: [Int]
     var hasTrailers: Bool
@@ -63,18 +63,19 @@ struct UpstreamBehavior {
         let successes = [200, 200, 200, 201, 206, 302, 404, 204]
         let statuses = outcome.isOK ? successes : failures
         status = statuses[Int.random(in: statuses.indices, using: &random)]
-        retryAfter = nil
-        if let milliseconds = outcome.retryAfter {
+        retryAfterSeconds = nil
+        if let retryAfterMilliseconds = outcome.retryAfterMilliseconds {
             status = random.happens(0.8) ? 503 : 429
-            retryAfter = (milliseconds + 999) / 1000
+            retryAfterSeconds = (retryAfterMilliseconds + 999) / 1000
         }
         framing = random.happens(0.1) ? .untilClose : random.happens(0.5) ? .length : .chunked
         let isLarge = random.happens(0.05)
         size = isLarge ? Int.random(in: 20_000...200_000, using: &random) : Int.random(in: 1...2000, using: &random)
         parts = random.happens(0.5) ? 1 : Int.random(in: 2...(isLarge ? 12 : 4), using: &random)
         let isSlowAtHead = random.happens(0.6)
-        delay = isSlowAtHead ? outcome.milliseconds : 0
-        pause = isSlowAtHead ? Int64.random(in: 0...2, using: &random) : outcome.milliseconds / Int64(parts)
+        delayMilliseconds = isSlowAtHead ? outcome.durationMilliseconds : 0
+        pauseMilliseconds =
+            isSlowAtHead ? Int64.random(in: 0...2, using: &random) : outcome.durationMilliseconds / Int64(parts)
         informational = []
         if random.happens(0.06) {
             let count = random.happens(0.2) ? Int.random(in: 9...40, using: &random) : Int.random(in: 1...3, using: &random)

@@ -3,14 +3,14 @@ import NIOCore
 
 /// A connection to an upstream that speaks HTTP/1.1.
 final class UpstreamConnection {
-    /// A step of an answer.
+    /// A step of a response.
     private enum Step {
         /// Sends the response's head or a part of its body.
         case send(ByteBuffer)
         /// Sends bytes that do not start the final response: an informational response, a partial head or garbage.
         case preliminary(ByteBuffer)
-        /// Waits this many milliseconds.
-        case pause(Int64)
+        /// Waits.
+        case pause(milliseconds: Int64)
         /// Completes the response.
         case end(closes: Bool)
         case close
@@ -32,9 +32,9 @@ final class UpstreamConnection {
     private var reader = UpstreamRequestReader()
     private var state = State.reading
     private var request: (arrival: UpstreamLedger.Arrival, behavior: UpstreamBehavior)?
-    /// Whether the current request was received in full.
+    /// Whether the current request has arrived in full.
     private var isRequestComplete = true
-    private var requests = 0
+    private var requestCount = 0
     /// Whether extra bytes followed the last response. The sidecar must then not reuse the connection.
     private var hasExtraBytes = false
 
@@ -49,7 +49,7 @@ final class UpstreamConnection {
     static func serve(_ wire: Wire, of host: UpstreamHost, random: SeededRandom, onEnd: @escaping () -> Void) {
         let connection = UpstreamConnection(wire, of: host, random: random, onEnd: onEnd)
         wire.far.onBytes = { connection.receive($0) }
-        wire.far.onEnd = { connection.ended() }
+        wire.far.onEnd = { connection.connectionEnded() }
     }
 
     // MARK: Reading
@@ -71,8 +71,8 @@ final class UpstreamConnection {
         }
     }
 
-    /// Returns whether the next part of a request may be read. Reports a request that arrives before the last answer is
-    /// complete.
+    /// Returns whether the next part of a request may be read. Reports a request that arrives before the last response
+    /// is complete.
     private func mayRead() -> Bool {
         guard isRequestComplete, state != .reading, reader.hasBytes else { return true }
         host.reportViolation("a request follows call \(request?.arrival.head.number ?? 0) before its answer is complete")
@@ -82,14 +82,14 @@ final class UpstreamConnection {
 
     private func begin(_ head: UpstreamRequestHead) {
         if hasExtraBytes { host.reportViolation("call \(head.number) is on a connection with bytes after its last answer") }
-        requests += 1
-        let arrival = host.begin(head, over: wire, isReused: requests > 1)
+        requestCount += 1
+        let arrival = host.begin(head, over: wire, isReused: requestCount > 1)
         let behavior = host.drawBehavior()
         request = (arrival, behavior)
         isRequestComplete = false
         switch behavior.mishap {
         case .closesUnread: close()
-        case .answersEarly: answer(arrival, behavior)
+        case .answersEarly: respond(arrival, behavior)
         default: break
         }
     }
@@ -98,26 +98,29 @@ final class UpstreamConnection {
         isRequestComplete = true
         guard let (arrival, behavior) = request else { return }
         host.finish(arrival, body: body)
-        if state == .reading, !arrival.hasSent { answer(arrival, behavior) }
+        if state == .reading, !arrival.hasSent { respond(arrival, behavior) }
     }
 
-    // MARK: Answering
+    // MARK: Responding
 
-    private func answer(_ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior) {
+    private func respond(_ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior) {
         arrival.isExecuted = true
         switch behavior.mishap {
-        case .closesUnanswered: run([.pause(behavior.delay), .close])
+        case .closesUnanswered: run([.pause(milliseconds: behavior.delayMilliseconds), .close])
         case .silent: goSilent()
         case .sendsGarbage:
             let garbage = ByteBuffer(string: "HTTP/1.1 abc\r\n\(arrival.head.number)\r\n\r\n")
-            run([.pause(behavior.delay), .preliminary(garbage)])
+            run([.pause(milliseconds: behavior.delayMilliseconds), .preliminary(garbage)])
         default: run(steps(arrival, behavior))
         }
     }
 
+    /// Sends nothing more, and closes the connection after a timeout.
     private func goSilent() {
         state = .silent
-        host.timeline.schedule(in: .milliseconds(UpstreamBehavior.closeDelay)) { [weak self] in self?.close() }
+        host.timeline.schedule(in: .milliseconds(UpstreamBehavior.closeDelayMilliseconds)) { [weak self] in
+            self?.close()
+        }
     }
 
     private func run(_ steps: [Step]) {
@@ -129,14 +132,14 @@ final class UpstreamConnection {
         var remaining = steps
         while state == .answering, let step = remaining.popFirst() {
             switch step {
-            case .pause(0): break
+            case .pause(milliseconds: 0): break
             case .pause(let milliseconds):
                 return host.timeline.schedule(in: .milliseconds(milliseconds)) { [self] in advance(remaining) }
             case .send(let bytes): send(bytes)
             case .preliminary(let bytes):
                 request?.arrival.hasSent = true
                 wire.send(bytes, to: wire.near)
-            case .end(let closes): endAnswer(closes: closes)
+            case .end(let closes): endResponse(closes: closes)
             case .close: close()
             }
         }
@@ -148,19 +151,19 @@ final class UpstreamConnection {
         if let (arrival, behavior) = request {
             arrival.hasSent = true
             arrival.status = behavior.status
-            arrival.hasRetryAfter = behavior.retryAfter != nil
+            arrival.hasRetryAfter = behavior.retryAfterSeconds != nil
         }
         wire.send(bytes, to: wire.near, isIndivisible: hasExtraBytes)
     }
 
-    private func endAnswer(closes: Bool) {
+    private func endResponse(closes: Bool) {
         host.finishResponse()
         guard !closes else { return close() }
         state = .reading
         guard random.happens(0.05) else { return }
-        let answered = requests
+        let countAtEnd = requestCount
         host.timeline.schedule(in: .milliseconds(Int64.random(in: 0...1500, using: &random))) { [weak self] in
-            guard let self, state == .reading, requests == answered, isRequestComplete else { return }
+            guard let self, state == .reading, requestCount == countAtEnd, isRequestComplete else { return }
             close()
         }
     }
@@ -168,11 +171,11 @@ final class UpstreamConnection {
     private func close() {
         guard state != .closed else { return }
         request?.arrival.endedAt = host.timeline.now
-        ended()
+        connectionEnded()
         wire.close(to: wire.near)
     }
 
-    private func ended() {
+    private func connectionEnded() {
         guard state != .closed else { return }
         state = .closed
         // The closures retain the connection.
@@ -181,10 +184,10 @@ final class UpstreamConnection {
         onEnd()
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
     private func steps(_ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior) -> [Step] {
-        var steps = [Step.pause(behavior.delay)]
+        var steps = [Step.pause(milliseconds: behavior.delayMilliseconds)]
         for status in behavior.informational {
             steps.append(.preliminary(ByteBuffer(string: "HTTP/1.1 \(status) Hint\r\nLink: </\(arrival.head.number)>\r\n\r\n")))
         }
@@ -199,11 +202,11 @@ final class UpstreamConnection {
         if behavior.parts == 1, !endsInBody(behavior) {
             writes = [writes.reduce(into: ByteBuffer()) { whole, write in _ = whole.writeImmutableBuffer(write) }]
         }
-        return steps + finish(writes, arrival, behavior, hasBody: body != nil)
+        return steps + closingSteps(writes, arrival, behavior, hasBody: body != nil)
     }
 
-    /// The writes, the pauses between them, and the way the response ends.
-    private func finish(
+    /// Returns the steps that send these writes with pauses between them, and end the response.
+    private func closingSteps(
         _ writes: [ByteBuffer], _ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior, hasBody: Bool
     ) -> [Step] {
         var writes = writes
@@ -219,7 +222,7 @@ final class UpstreamConnection {
             writes[writes.count - 1].writeImmutableBuffer(extraResponse(arrival.head.number + 1_000_000))
         default: break
         }
-        let steps = writes.flatMap { [Step.send($0), .pause(behavior.pause)] }
+        let steps = writes.flatMap { [Step.send($0), .pause(milliseconds: behavior.pauseMilliseconds)] }
         return Array(steps.dropLast()) + end
     }
 
@@ -242,24 +245,24 @@ final class UpstreamConnection {
     }
 
     private func head(of arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior, bodySize: Int?) -> ByteBuffer {
-        var text = "HTTP/1.1 \(behavior.status) Status\r\nX-Call: \(arrival.head.number)\r\nX-Status: \(behavior.status)\r\n"
-        if let retryAfter = behavior.retryAfter { text += "Retry-After: \(retryAfter)\r\n" }
+        var head = "HTTP/1.1 \(behavior.status) Status\r\nX-Call: \(arrival.head.number)\r\nX-Status: \(behavior.status)\r\n"
+        if let retryAfterSeconds = behavior.retryAfterSeconds { head += "Retry-After: \(retryAfterSeconds)\r\n" }
         if let bodySize {
             var size = bodySize
             if case .sendsTooLittle = behavior.mishap, behavior.framing == .length {
                 size += Int.random(in: 1...100, using: &random)
             }
             // A client cannot detect truncation if the end of the connection delimits the body.
-            if behavior.framing != .untilClose { text += "X-Size: \(size)\r\n" }
+            if behavior.framing != .untilClose { head += "X-Size: \(size)\r\n" }
             switch behavior.framing {
-            case .length: text += "Content-Length: \(size)\r\n"
-            case .chunked: text += "Transfer-Encoding: chunked\r\n"
-            case .untilClose: text += "Connection: close\r\n"
+            case .length: head += "Content-Length: \(size)\r\n"
+            case .chunked: head += "Transfer-Encoding: chunked\r\n"
+            case .untilClose: head += "Connection: close\r\n"
             }
         } else if arrival.head.method == "HEAD" {
-            text += "Content-Length: \(behavior.size)\r\n"
+            head += "Content-Length: \(behavior.size)\r\n"
         }
-        return ByteBuffer(string: text + "\r\n")
+        return ByteBuffer(string: head + "\r\n")
     }
 
     private func framed(_ body: ByteBuffer, _ behavior: UpstreamBehavior) -> [ByteBuffer] {

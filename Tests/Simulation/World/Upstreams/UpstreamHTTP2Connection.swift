@@ -3,18 +3,17 @@ import NIOCore
 import NIOHPACK
 import NIOHTTP2
 
-/// A connection to an upstream that speaks HTTP/2. It handles frames itself so that it can delay, omit and falsify
+/// A connection to an upstream that speaks HTTP/2. It handles frames itself, so that it can delay, omit and falsify
 /// them.
 final class UpstreamHTTP2Connection: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
-    /// A step of an answer.
+    /// A step of a response.
     private enum Step {
         case send(HTTP2Frame.FramePayload)
-        /// A pause in milliseconds.
-        case pause(Int64)
-        /// The end of a complete answer.
+        case pause(milliseconds: Int64)
+        /// The end of a complete response.
         case end
         case reset(HTTP2ErrorCode)
         case close
@@ -26,8 +25,8 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let behavior: UpstreamBehavior
         var body = ByteBuffer()
         var isRequestComplete = false
-        /// Whether nothing more is sent on the stream.
-        var isOver = false
+        /// Whether the stream has been closed or reset, or is left unprocessed.
+        var hasEnded = false
 
         init(_ id: HTTP2StreamID, _ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior) {
             self.id = id
@@ -42,17 +41,17 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     /// The open streams, oldest first.
     private var streams: [Stream] = []
-    private var requests = 0
+    private var requestCount = 0
     /// Whether `GOAWAY` was sent.
     private var isGoingAway = false
     /// The delay of window updates for received bytes, in milliseconds.
-    private let windowDelay: Int64
+    private let windowDelayMilliseconds: Int64
 
     private init(_ wire: Wire, of host: UpstreamHost, random: SeededRandom) {
         self.wire = wire
         self.host = host
         self.random = random
-        windowDelay = [0, 0, 5, 30][Int.random(in: 0..<4, using: &self.random)]
+        windowDelayMilliseconds = [0, 0, 5, 30][Int.random(in: 0..<4, using: &self.random)]
     }
 
     /// Serves the far end of a wire, which keeps the connection alive.
@@ -77,7 +76,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         }
     }
 
-    /// Creates the HTTP/2 handler. Rate limits on control frames are disabled, because NIO measures them by the real
+    /// Creates the HTTP/2 handler. It has no rate limits on control frames, because NIO measures them by the real
     /// clock.
     private func protocolHandler() -> NIOHTTP2Handler {
         let windows = [1024, 16_384, 65_535, 65_535]
@@ -98,7 +97,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     }
 
     /// Runs `body` in the process after this many milliseconds, if the connection is still open.
-    private func schedule(_ milliseconds: Int64, _ body: @escaping () -> Void) {
+    private func schedule(afterMilliseconds milliseconds: Int64, _ body: @escaping () -> Void) {
         host.timeline.schedule(in: .milliseconds(milliseconds)) { [self] in
             guard context != nil else { return }
             host.loop.enter(body)
@@ -108,12 +107,12 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     // MARK: Channel
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
-    func handlerRemoved(context: ChannelHandlerContext) { ended() }
-    func channelInactive(context: ChannelHandlerContext) { ended() }
+    func handlerRemoved(context: ChannelHandlerContext) { connectionEnded() }
+    func channelInactive(context: ChannelHandlerContext) { connectionEnded() }
 
     func channelActive(context: ChannelHandlerContext) {
-        // A large window for the connection. NIO drops bytes that arrive on a stream after its reset, and they cause no
-        // window update.
+        // The connection needs a large window: NIO drops bytes that arrive on a stream after its reset, and they cause
+        // no window update.
         write(.windowUpdate(windowSizeIncrement: 1 << 24), .rootStream)
     }
 
@@ -132,23 +131,23 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             openWindows(by: bytes.readableBytes, stream)
             stream?.body.writeImmutableBuffer(bytes)
             if data.endStream, let stream { finish(stream) }
-        case .rstStream: closed(frame.streamID)
+        case .rstStream: streamClosed(frame.streamID)
         default: break
         }
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if let event = event as? StreamClosedEvent { closed(event.streamID) }
+        if let event = event as? StreamClosedEvent { streamClosed(event.streamID) }
     }
 
-    private func closed(_ id: HTTP2StreamID) {
+    private func streamClosed(_ id: HTTP2StreamID) {
         guard let index = streams.firstIndex(where: { $0.id == id }) else { return }
-        streams.remove(at: index).isOver = true
+        streams.remove(at: index).hasEnded = true
     }
 
-    private func ended() {
+    private func connectionEnded() {
         context = nil
-        for stream in streams { stream.isOver = true }
+        for stream in streams { stream.hasEnded = true }
         streams = []
     }
 
@@ -161,7 +160,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
 
     private func openWindows(by count: Int, _ stream: Stream?) {
         guard count > 0 else { return }
-        schedule(windowDelay) { [self] in
+        schedule(afterMilliseconds: windowDelayMilliseconds) { [self] in
             write(.windowUpdate(windowSizeIncrement: count), .rootStream)
             guard let stream, !stream.isRequestComplete, streams.contains(where: { $0 === stream }) else { return }
             write(.windowUpdate(windowSizeIncrement: count), stream.id)
@@ -175,8 +174,8 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         func pseudo(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
         let head = UpstreamRequestHead(
             method: pseudo(":method"), target: pseudo(":path"), fields: fields.filter { !$0.name.hasPrefix(":") })
-        requests += 1
-        let arrival = host.begin(head, over: wire, isReused: requests > 1)
+        requestCount += 1
+        let arrival = host.begin(head, over: wire, isReused: requestCount > 1)
         let stream = Stream(id, arrival, host.drawBehavior())
         streams.append(stream)
         switch stream.behavior.mishap {
@@ -186,9 +185,9 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             return reset(stream, .refusedStream)
         case .goesAway(leavesUnprocessed: true) where !isGoingAway:
             arrival.isUnprocessed = true
-            stream.isOver = true
+            stream.hasEnded = true
             return goAway(last: Int(id) > 1 ? HTTP2StreamID(Int(id) - 2) : .rootStream)
-        case .answersEarly where !received.endStream: answer(stream)
+        case .answersEarly where !received.endStream: respond(stream)
         default: break
         }
         if received.endStream { finish(stream) }
@@ -198,11 +197,11 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         stream.isRequestComplete = true
         let isAnswered = stream.arrival.isExecuted
         host.finish(stream.arrival, body: stream.body)
-        if !isAnswered { answer(stream) }
+        if !isAnswered { respond(stream) }
     }
 
     private func reset(_ stream: Stream, _ code: HTTP2ErrorCode) {
-        stream.isOver = true
+        stream.hasEnded = true
         write(.rstStream(code), stream.id)
     }
 
@@ -210,21 +209,22 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private func goAway(last: HTTP2StreamID) {
         isGoingAway = true
         write(.goAway(lastStreamID: last, errorCode: .noError, opaqueData: nil), .rootStream)
-        schedule(UpstreamBehavior.closeDelay) { [self] in close() }
+        schedule(afterMilliseconds: UpstreamBehavior.closeDelayMilliseconds) { [self] in close() }
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
-    private func answer(_ stream: Stream) {
-        guard !stream.isOver else { return }
+    private func respond(_ stream: Stream) {
+        guard !stream.hasEnded else { return }
         stream.arrival.isExecuted = true
         let behavior = stream.behavior
         switch behavior.mishap {
-        case .closesUnanswered: advance(stream, [.pause(behavior.delay), .close])
-        case .silent: advance(stream, [.pause(UpstreamBehavior.closeDelay), .reset(.cancel)])
-        case .resets(let error): advance(stream, [.pause(behavior.delay), .reset(HTTP2ErrorCode(error))])
+        case .closesUnanswered: advance(stream, [.pause(milliseconds: behavior.delayMilliseconds), .close])
+        case .silent: advance(stream, [.pause(milliseconds: UpstreamBehavior.closeDelayMilliseconds), .reset(.cancel)])
+        case .resets(let error):
+            advance(stream, [.pause(milliseconds: behavior.delayMilliseconds), .reset(HTTP2ErrorCode(error))])
         case .goesAway where !isGoingAway:
-            // `GOAWAY` excludes either later streams, which may be in flight, or none.
+            // `GOAWAY` either excludes later streams, which may be in flight, or excludes no streams.
             goAway(last: random.happens(0.5) ? stream.id : .maxID)
             advance(stream, steps(stream)[...])
         default: advance(stream, steps(stream)[...])
@@ -233,10 +233,11 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
 
     private func advance(_ stream: Stream, _ steps: ArraySlice<Step>) {
         var remaining = steps
-        while !stream.isOver, context != nil, let step = remaining.popFirst() {
+        while !stream.hasEnded, context != nil, let step = remaining.popFirst() {
             switch step {
-            case .pause(0): break
-            case .pause(let milliseconds): return schedule(milliseconds) { [self] in advance(stream, remaining) }
+            case .pause(milliseconds: 0): break
+            case .pause(let milliseconds):
+                return schedule(afterMilliseconds: milliseconds) { [self] in advance(stream, remaining) }
             case .send(let payload):
                 stream.arrival.hasSent = true
                 write(payload, stream.id)
@@ -250,7 +251,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private func steps(_ stream: Stream) -> [Step] {
         let behavior = stream.behavior
         let number = stream.arrival.head.number
-        var steps = [Step.pause(behavior.delay)]
+        var steps = [Step.pause(milliseconds: behavior.delayMilliseconds)]
         for status in behavior.informational {
             steps.append(.send(.headers(.init(headers: [":status": "\(status)", "link": "</\(number)>"]))))
         }
@@ -280,16 +281,18 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             }
             let isEnd = isLast && !behavior.hasTrailers && !isIncomplete(behavior)
             steps.append(.send(.data(.init(data: .byteBuffer(part), endStream: isEnd))))
-            if !isLast { steps.append(.pause(behavior.pause)) }
+            if !isLast { steps.append(.pause(milliseconds: behavior.pauseMilliseconds)) }
         }
-        if isIncomplete(behavior) { return steps + [.pause(UpstreamBehavior.closeDelay), .reset(.cancel)] }
+        if isIncomplete(behavior) {
+            return steps + [.pause(milliseconds: UpstreamBehavior.closeDelayMilliseconds), .reset(.cancel)]
+        }
         if behavior.hasTrailers { steps.append(.send(.headers(.init(headers: ["x-trailer": "yes"], endStream: true)))) }
         steps.append(.end)
         if case .answersEarly(closes: true) = behavior.mishap, !stream.isRequestComplete { steps.append(.reset(.noError)) }
         return steps
     }
 
-    /// The step that breaks off an answer; `nil` if it is complete.
+    /// Returns the step that breaks off the response; `nil` if the response is complete.
     private func abruptEnd(_ behavior: UpstreamBehavior) -> Step? {
         switch behavior.mishap {
         case .closesInBody: .close
@@ -307,7 +310,9 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             ":status": "\(behavior.status)", NumberedBody.numberField: "\(number)",
             NumberedBody.statusField: "\(behavior.status)",
         ]
-        if let retryAfter = behavior.retryAfter { head.add(name: "retry-after", value: "\(retryAfter)") }
+        if let retryAfterSeconds = behavior.retryAfterSeconds {
+            head.add(name: "retry-after", value: "\(retryAfterSeconds)")
+        }
         guard let size else { return head }
         head.add(name: NumberedBody.sizeField, value: "\(size)")
         let declaresLength = if case .sendsTooLittle = behavior.mishap { true } else { behavior.framing == .length }

@@ -10,15 +10,16 @@ final class UpstreamHost {
     let timeline: WorldTimeline
     /// The event loop of the process, used for HTTP/2 only.
     let loop: SimulatedEventLoop
+    /// Returns the current health of the service.
     private let health: () -> SimulatedUpstream
     private var random: SeededRandom
     /// The probability that a response has a `Mishap`.
     private let mishapProbability: Double
     private(set) var isUp = true
     private var cuts: [(number: Int, cut: () -> Void)] = []
-    private var lastConnection = 0
+    private var lastConnectionNumber = 0
     private(set) var ledger: UpstreamLedger
-    /// Receives descriptions of behavior that the product's documentation rules out.
+    /// Receives descriptions of violations of the proxy's documented behavior.
     var onFinding: (String) -> Void = { _ in }
 
     init(
@@ -41,19 +42,19 @@ final class UpstreamHost {
     }
 
     /// The number of requests whose head has arrived, including resent ones.
-    var begun: Int { ledger.begun }
+    var requestCount: Int { ledger.requestCount }
     /// The number of responses that were sent in full.
-    var answered: Int { ledger.answered }
-    /// The number of times a call's request has reached this server.
-    func arrivals(ofCall number: Int) -> Int { ledger.arrivals(ofCall: number) }
+    var responseCount: Int { ledger.responseCount }
+    /// Returns the number of times that a call's request has reached this server.
+    func arrivalCount(ofCall number: Int) -> Int { ledger.arrivalCount(ofCall: number) }
 
     // MARK: Connections
 
     /// Accepts a connection. Returns `false` if the server is down.
     func accept(_ wire: Wire) -> Bool {
         guard isUp else { return false }
-        lastConnection += 1
-        let number = lastConnection
+        lastConnectionNumber += 1
+        let number = lastConnectionNumber
         cuts.append((number, { wire.cut() }))
         let onEnd: () -> Void = { [weak self] in self?.cuts.removeAll { $0.number == number } }
         if speaksHTTP2 {
@@ -71,7 +72,7 @@ final class UpstreamHost {
         for (_, cut) in cuts { cut() }
     }
 
-    /// Ends the server and all its connections.
+    /// Kills the server, and cuts all its connections.
     func crash() {
         isUp = false
         cutAll()
@@ -81,6 +82,7 @@ final class UpstreamHost {
 
     // MARK: Requests
 
+    /// Draws the plan for the response to one request.
     func drawBehavior() -> UpstreamBehavior {
         let outcome = health().call(random: &random)
         return UpstreamBehavior(outcome, mishapProbability: mishapProbability, speaksHTTP2: speaksHTTP2, random: &random)
@@ -107,9 +109,9 @@ final class UpstreamHost {
     }
 
     /// Counts a response that was sent in full.
-    func finishResponse() { ledger.answered += 1 }
+    func finishResponse() { ledger.responseCount += 1 }
 
-    func reportViolation(_ words: String) { onFinding("\(name): \(words)") }
+    func reportViolation(_ violation: String) { onFinding("\(name): \(violation)") }
 }
 
 /// The head of a request to an upstream.

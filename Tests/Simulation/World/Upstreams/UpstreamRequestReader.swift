@@ -22,16 +22,17 @@ struct UpstreamRequestReader {
     }
 
     private var bytes: [UInt8] = []
+    /// The index of the first byte that is not consumed.
     private var start = 0
     private var stage = Stage.head
     private var body = ByteBuffer()
 
-    mutating func append(_ more: some Sequence<UInt8>) {
+    mutating func append(_ newBytes: some Sequence<UInt8>) {
         if start > 0 {
             bytes.removeFirst(start)
             start = 0
         }
-        bytes.append(contentsOf: more)
+        bytes.append(contentsOf: newBytes)
     }
 
     /// Whether bytes of another request have arrived.
@@ -43,9 +44,9 @@ struct UpstreamRequestReader {
             switch stage {
             case .head: return try head()
             case .counted(let remaining):
-                let rest = remaining - consume(remaining)
-                stage = rest == 0 ? .none : .counted(remaining: rest)
-                if rest > 0 { return nil }
+                let remainingCount = remaining - consume(remaining)
+                stage = remainingCount == 0 ? .none : .counted(remaining: remainingCount)
+                if remainingCount > 0 { return nil }
             case .chunkSize:
                 guard let line = try line() else { return nil }
                 guard let size = Int(line, radix: 16), size >= 0 else {
@@ -53,9 +54,9 @@ struct UpstreamRequestReader {
                 }
                 stage = size == 0 ? .trailers : .chunk(remaining: size)
             case .chunk(let remaining):
-                let rest = remaining - consume(remaining)
-                stage = rest == 0 ? .chunkEnd : .chunk(remaining: rest)
-                if rest > 0 { return nil }
+                let remainingCount = remaining - consume(remaining)
+                stage = remainingCount == 0 ? .chunkEnd : .chunk(remaining: remainingCount)
+                if remainingCount > 0 { return nil }
             case .chunkEnd:
                 guard let line = try line() else { return nil }
                 guard line.isEmpty else { throw ParseError(reason: "a chunk ends with \(line.debugDescription)") }
