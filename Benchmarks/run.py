@@ -32,9 +32,10 @@ from figures import (
     locks,
     outcomes,
     sidecar,
+    summary,
     trip,
 )
-from figures.table import Ledger, Table, figures, markdown
+from figures.table import Ledger, Table, figures
 from peers import breaker_library, etcd, limits_library, proxy
 from rig import load
 from rig.sentinels import SentinelRig
@@ -59,6 +60,8 @@ MODULES: dict[str, tuple[Any, ...]] = {
     "cluster": (cluster,),
 }
 TITLES = {part: "Other libraries, etcd" if part == "peers" else part.capitalize() for part in PARTS}
+#: The maximum number of rounds of some parts, whatever --rounds says.
+MAX_ROUNDS = {"growth": growth.MAX_ROUNDS, "capacity": 1}
 #: What each part needs beyond the sidecar's binary.
 NEEDS = {
     "sidecar": sidecar.missing,
@@ -94,19 +97,32 @@ def page(ledger: Ledger, environment: str) -> str:
     measured = ledger.ordered(PARTS)
     sections = "\n\n".join(
         "\n\n".join(
-            [f"## {TITLES[part]}", figures(entry["rows"]), *entry.get("notes", notes_of(part)), *entry["details"]]
+            [f"## {TITLES[part]}", *entry.get("notes", notes_of(part)), figures(entry["rows"]), *entry["details"]]
         )
         for part, entry in measured
     )
-    origins = markdown(
-        ("part", "day", "commit", "rounds"),
-        [(part, entry["day"], entry["commit"], str(entry["rounds"])) for part, entry in measured],
+    origins: dict[str, list[str]] = {}
+    for part, entry in measured:
+        origins.setdefault(f"{entry['day']}, commit {entry['commit']}, with rounds", []).append(
+            f"{part} {entry['rounds']}"
+        )
+    rounds = "\n".join(
+        textwrap.fill(f"- {origin}: {', '.join(parts)}", 120, subsequent_indent="  ")
+        for origin, parts in origins.items()
     )
     return f"""# Benchmarks
 
-The cost of Interlock next to Redis, other libraries, etcd and Envoy, measured and written by `make bench`. All run
-on one machine, over TCP loopback. Figures and ratios are medians of rounds, sides alternating. Compare ratios,
-not single figures.
+What Interlock costs next to Redis, other libraries, etcd and Envoy. `make bench` writes this page.
+
+## Summary
+
+{summary.text(measured)}
+
+## How to read the tables
+
+All programs run on one machine, over TCP loopback. Figures are medians of several rounds, in which both sides take
+turns. If the label has ÷, *result* is the median ratio of a round, which can differ from the quotient of the medians.
+Compare ratios, not single figures. *Target* is what we aim for.
 
 {textwrap.fill(environment, 120, break_on_hyphens=False)}.
 
@@ -114,7 +130,7 @@ not single figures.
 
 ## When each part was measured
 
-{origins}
+{rounds}
 """
 
 
@@ -123,46 +139,37 @@ def notes_of(part: str) -> list[str]:
     return [module.EXPLANATION for module in MODULES[part]]
 
 
-def measure(part: str, table: Table, rounds: int, scale: int) -> str:
-    """Measures one part. Returns a note for the page."""
+def measure(part: str, table: Table, rounds: int, scale: int) -> None:
+    """Measures one part."""
     if part == "locks":
         with Rig() as rig:
             locks.measure(rig, table, rounds, scale)
-        return ""
-    if part == "sidecar":
+    elif part == "sidecar":
         with Rig() as rig:
-            loaded = sidecar.measure(rig, table, rounds, scale)
-        return f"Resident memory after load: {loaded:.1f} MB."
-    if part == "proxy":
+            sidecar.measure(rig, table, rounds, scale)
+    elif part == "proxy":
         with Rig() as rig:
             proxy.measure(rig, table, rounds, scale)
-        return ""
-    if part == "peers":
+    elif part == "peers":
         for peer in PEERS:
             with Rig(peer.CONFIGURATION) as rig:
                 peer.measure(rig, table, rounds, scale)
-        return ""
-    if part == "growth":
+    elif part == "growth":
         growth.measure(table, rounds, scale)
-        return ""
-    if part == "capacity":
+    elif part == "capacity":
         with Rig() as rig:
             capacity.measure(rig, table)
-        return ""
-    if part == "abuse":
+    elif part == "abuse":
         with Rig(abuse.CONFIGURATION) as rig:
             abuse.measure(rig, table, rounds, scale)
-        return ""
-    if part == "failover":
+    elif part == "failover":
         with SentinelRig() as rig:
             failover.measure(rig, table, rounds, scale)
-        return ""
-    if part == "cluster":
+    elif part == "cluster":
         cluster.measure(table, rounds, scale)
-        return ""
-    with Rig(GUARDS[part].CONFIGURATION) as rig:
-        GUARDS[part].measure(rig, table, rounds, scale)
-    return ""
+    else:
+        with Rig(GUARDS[part].CONFIGURATION) as rig:
+            GUARDS[part].measure(rig, table, rounds, scale)
 
 
 def parts_of(text: str) -> list[str]:
@@ -210,11 +217,11 @@ def main() -> int:
     holds = True
     for part in parts:
         table = Table()
-        note = measure(part, table, rounds, options.scale)
+        measure(part, table, rounds, options.scale)
         holds = holds and table.holds
         print("\n" + "\n\n".join([table.markdown(), *table.details]) + "\n", flush=True)
         if not options.no_write:
-            ledger.note(part, table, rounds, commit, [*filter(None, [note]), *notes_of(part)])
+            ledger.note(part, table, min(rounds, MAX_ROUNDS.get(part, rounds)), commit, notes_of(part))
     if not options.no_write:
         if unmeasured := ledger.missing(PARTS):
             print(f"docs/internals/benchmarks.md is written once {', '.join(unmeasured)} was measured here too")

@@ -4,7 +4,7 @@ import itertools
 import resource
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from figures.table import Table
@@ -29,6 +29,8 @@ FILES_BOUND = 0.05
 #: Milliseconds, longer than any step here.
 TTL = 600_000
 WAIT = 60_000
+#: The bystander's calls whose latencies are shown.
+SHOWN_CALLS = CALLS[1:]
 #: The seconds for which the bystander is measured.
 WATCH = 3
 CONFIGURATION = """
@@ -36,9 +38,12 @@ listen: {{ max_connections: {connections} }}
 services: {{}}
 """
 EXPLANATION = f"""\
-Measured once, with a fresh sidecar per group. Another client makes at most {1 / PACE:,.0f} calls a second and keeps a
-lease alive; its p50/p99 stand next to those before. A connection may have {PIPELINE:,} commands in flight; nothing
-else limits waiters and names. *Out of files*: {TOO_MANY} connections, {FILES} open files."""
+Each group has a fresh sidecar, and is measured once.
+
+- The *bystander*, another client, makes at most {1 / PACE:,.0f} calls a second and keeps a lease alive. The
+  baseline is before the load.
+- A connection may have {PIPELINE:,} commands in flight. Nothing else limits waiters and names.
+- *Out of files*: {TOO_MANY} connections to a sidecar that may open {FILES} files."""
 
 
 class Span(NamedTuple):
@@ -89,20 +94,19 @@ class Trial:
             return str(error)
         return None
 
-    def report(self, table: Table, label: str, loaded_span: Span, spans: Mapping[str, Span]) -> None:
-        """Adds the bystander's latencies within `loaded_span`, and its errors at any time."""
+    def report(self, table: Table, label: str, loaded_span: Span, spans: Sequence[Span]) -> None:
+        """Adds the bystander's latencies within `loaded_span`, its longest call within `spans`, and all its errors."""
         self.bystander.stop()
-        for call in CALLS:
+        for call in SHOWN_CALLS:
             baseline, under = (self.bystander.figures(call, *span) for span in (self.baseline, loaded_span))
             table.add(
-                f"{label}: {call}, µs",
+                f"{label}: bystander's {call}, p50/p99, µs",
                 under.text,
                 baseline.text,
                 under.text,
             )
-        for name, span in spans.items():
-            longest = max(self.bystander.figures(call, *span).maximum for call in CALLS) / 1000
-            table.add(f"{label}: longest call, {name}", f"{longest:,.1f} ms", "–", f"{longest:,.1f} ms")
+        longest = max(self.bystander.figures(call, *span).maximum for span in spans for call in CALLS) / 1000
+        table.add(f"{label}: bystander's longest call during bursts", f"{longest:,.1f} ms", "–", f"{longest:,.1f} ms")
         wrong = len(self.bystander.errors) + self.bystander.lost
         first = f", first {self.bystander.errors[0]}" if self.bystander.errors else ""
         table.add(
@@ -157,15 +161,15 @@ def measure_connections(rig: Rig, table: Table) -> None:
     each = (held * 1024 - trial.idle) / CONNECTIONS
     table.add(
         f"{label}: resident memory",
-        f"{held:.1f} MB; called {busy:.1f} MB",
+        f"{held:.1f} MB; after calls {busy:.1f} MB",
         f"idle {trial.idle / 1024:.1f} MB",
         f"{each:.1f} KB each",
     )
     length = (acquired_at - storm.begin) / 1e6
     table.add(f"{label}: LOCK.ACQUIRE from all", f"{length:,.0f} ms", "–", f"{length:,.0f} ms")
-    trial.report(table, label, quiet, {"calls from all": storm, "one beyond": beyond})
+    trial.report(table, label, quiet, (storm, beyond))
     table.add(
-        f"{label}: one beyond max_connections",
+        f"{label}: a connection beyond max_connections",
         "refused" if reply else "accepted",
         "–",
         "refused" if reply else "accepted",
@@ -173,7 +177,7 @@ def measure_connections(rig: Rig, table: Table) -> None:
         bool(reply and "max number of clients" in reply),
     )
     table.add(
-        f"{label}: others answered then",
+        f"{label}: other connections answered meanwhile",
         f"{alive:,} of {len(connections.sockets):,}",
         "–",
         f"{alive:,}",
@@ -214,11 +218,11 @@ def measure_names(rig: Rig, table: Table) -> None:
     table.add(f"{label}: locks held at once", f"{acquired:,}", "–", f"{acquired:,}", f"{NAMES:,}", acquired == NAMES)
     table.add(
         f"{label}: resident memory",
-        f"{plain / 1024:.1f} MB; {linked:,} linked {loaded / 1024:.1f} MB",
+        f"{plain / 1024:.1f} MB; with {linked:,} linked ones {loaded / 1024:.1f} MB",
         f"idle {before / 1024:.1f} MB; Redis {(in_redis - redis) / NAMES:.2f} KB each",
         f"{(plain - before) / NAMES:.2f} KB each",
     )
-    trial.report(table, label, quiet, {"linked leases": beyond})
+    trial.report(table, label, quiet, (beyond,))
     table.add(
         f"{label}: one linked lease beyond {LINKED:,}",
         "refused" if reply else "granted",
@@ -228,7 +232,7 @@ def measure_names(rig: Rig, table: Table) -> None:
         bool(reply and reply.startswith("UNAVAILABLE")),
     )
     table.add(
-        f"{label}: that lock without LINKED",
+        f"{label}: the same lock without LINKED",
         "granted" if unlinked else "held",
         "–",
         "granted" if unlinked else "held",
@@ -281,7 +285,7 @@ def measure_waiters(rig: Rig, table: Table) -> None:
     )
     ordered = [fences[connection.fileno()] for connection in connections.sockets if connection.fileno() in fences]
     table.add(
-        f"{label}: got the lock",
+        f"{label}: waiters that got the lock",
         f"{len(ordered):,}",
         "–",
         f"{len(ordered):,}",
@@ -289,18 +293,18 @@ def measure_waiters(rig: Rig, table: Table) -> None:
         len(ordered) == WAITERS,
     )
     early = sum(left > right for left, right in itertools.pairwise(ordered))
-    table.add(f"{label}: out of order", f"{early:,}", "–", f"{early:,}", "0", early == 0)
+    table.add(f"{label}: grants out of order", f"{early:,}", "–", f"{early:,}", "0", early == 0)
     times.sort()
     middle, late = (times[len(times) * percent // 100] / 1e6 for percent in (50, 99))
     table.add(
         f"{label}: release to next grant, p50/p99",
-        f"{middle:.2f}/{late:.2f} ms",
-        f"all {(drain.end - drain.begin) / 1e9:.1f} s",
+        f"{middle:.2f}/{late:.2f} ms; all in {(drain.end - drain.begin) / 1e9:.1f} s",
+        "–",
         f"{late:.2f} ms",
     )
-    trial.report(table, label, quiet, {"beyond": beyond, "hand-overs": drain})
+    trial.report(table, label, quiet, (beyond, drain))
     table.add(
-        f"{label}: commands accepted, of {2 * PIPELINE:,}",
+        f"{label}: commands accepted from one client, of {2 * PIPELINE:,}",
         f"{accepted:,}",
         "–",
         f"{accepted:,}",
@@ -308,7 +312,7 @@ def measure_waiters(rig: Rig, table: Table) -> None:
         0 < accepted <= PIPELINE,
     )
     table.add(
-        f"{label}: one beyond max_connections",
+        f"{label}: a connection beyond max_connections",
         "refused" if reply else "accepted",
         "–",
         "refused" if reply else "accepted",
@@ -356,9 +360,16 @@ def measure_files(rig: Rig, table: Table) -> None:
     )
     rig.stop(sidecar.process)
     label = "out of files"
-    table.add(f"{label}: cores", f"{fraction:.2f}", "–", f"{fraction:.2f}", f"≤ {FILES_BOUND}", fraction <= FILES_BOUND)
     table.add(
-        f"{label}: earlier client",
+        f"{label}: CPU cores used",
+        f"{fraction:.2f}",
+        "–",
+        f"{fraction:.2f}",
+        f"≤ {FILES_BOUND}",
+        fraction <= FILES_BOUND,
+    )
+    table.add(
+        f"{label}: client that connected earlier",
         "served" if lease else "refused",
         "–",
         "served" if lease else "refused",

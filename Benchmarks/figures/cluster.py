@@ -21,9 +21,8 @@ TAKES, FLIGHT = 60_000, 1_000
 MOVING, RATE = 120, 1_000
 MAX_DEVIATION, MAX_RATIO, MAX_MS = 0.2, 20, 50
 EXPLANATION = f"""\
-{COUNT:,} locks and {COUNT:,} services with one limit each; {TAKES:,} takes by one client in
-flights of {FLIGHT:,}. More primaries mean smaller batches, and all share two cores. Hash slots move under {RATE:,}
-operations/s."""
+{COUNT:,} locks, and {COUNT:,} services with one limit each. One client makes {TAKES:,} takes, {FLIGHT:,} at a time.
+With more primaries batches are smaller, and all share two cores. Hash slots move under {RATE:,} operations/s."""
 
 
 def names() -> list[str]:
@@ -60,7 +59,7 @@ def measure(table: Table, rounds: int, scale: int) -> None:
         each = [statistics.median(column) for column in zip(*costs[primaries], strict=True)]
         microseconds = 1e6 / max(FLIGHT, TAKES * scale // 100)
         table.add(
-            f"Redis µs per take, {primaries} primar{'y' if primaries == 1 else 'ies'}",
+            f"Redis CPU per take, µs, {primaries} primar{'y' if primaries == 1 else 'ies'}",
             "+".join(f"{seconds * microseconds:.2f}" for seconds in each),
             "–",
             f"{sum(each) * microseconds:.2f}",
@@ -82,10 +81,10 @@ def add_distribution(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
     fractions = {port: owners.count(port) / COUNT for port in rig.servers}
     worst = max(abs(ran[port] / total / fraction - 1) for port, fraction in fractions.items())
     table.add(
-        "scripts per primary; names in its hash slots",
+        "scripts per primary ÷ its names",
         "/".join(f"{ran[port] / total:.1%}" for port in rig.servers),
         "/".join(f"{fraction:.1%}" for fraction in fractions.values()),
-        f"{worst:.1%} apart",
+        f"at most {worst:.1%} apart",
         f"≤ {MAX_DEVIATION:.0%}",
         worst <= MAX_DEVIATION,
     )
@@ -126,10 +125,10 @@ def measure_moving(table: Table, seconds: int) -> None:
         sys.exit("benchmark: no slot moved")
     moving_p99, before = statistics.median(during), statistics.median(calm)
     table.add(
-        f"p99 while hash slots move ({len(report['faults'])} times, worst {max(during):.1f} ms) ÷ otherwise",
-        f"{moving_p99:.1f} ms",
+        "p99 while hash slots move ÷ p99 otherwise",
+        f"{moving_p99:.1f} ms; at worst {max(during):.1f} ms in {len(report['faults'])} moves",
         f"{before:.1f} ms",
         f"{moving_p99 / before:.1f}",
-        f"≤ {MAX_RATIO}, ≤ {MAX_MS} ms",
+        f"≤ {MAX_RATIO} and ≤ {MAX_MS} ms",
         moving_p99 <= MAX_RATIO * before and moving_p99 <= MAX_MS,
     )

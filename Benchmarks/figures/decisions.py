@@ -21,8 +21,9 @@ services:
 KEY = "key:__rand_int__"
 COMMANDS_BOUND = 50
 EXPLANATION = f"""\
-redis-benchmark, 50 connections, pipelines of 16: `LIMIT.TAKE` at one sidecar, `INCRBY` at Redis. *{SUBJECTS:,} keys*:
-a limit per [subject](../start/concepts.md#limits). *Refused*: a used-up limit, whose refusal the sidecar remembers."""
+redis-benchmark with 50 connections and pipelines of 16 sends `LIMIT.TAKE` to one sidecar, and `INCRBY` to Redis.
+*{SUBJECTS:,} keys*: a counter per [subject](../start/concepts.md#limits). *Refused*: the limit is used up, and the
+sidecar remembers the refusal."""
 
 
 #: Uses up the limit whose refusals are measured.
@@ -98,9 +99,9 @@ def processor(rig: Rig, sidecar: Sidecar) -> dict[str, float]:
 
 def report(table: Table, kind: Kind) -> None:
     label = kind.title
-    table.ratio(f"{label}: ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
+    table.ratio(f"{label}: LIMIT.TAKE ÷ INCRBY, per second", kind.decisions, kind.increments, kind.bound)
     fractions = [f"{name} {statistics.median(runs):.2f}" for name, runs in kind.fractions.items()]
-    table.add(f"{label}: cores", fractions[0], "; ".join(fractions[1:]), fractions[0].split()[-1])
+    table.add(f"{label}: CPU cores used", fractions[0], "; ".join(fractions[1:]), fractions[0].split()[-1])
     commands, scripts = statistics.median(kind.commands), statistics.median(kind.scripts)
     table.add(
         f"{label}: commands to Redis per 1,000 decisions",

@@ -26,8 +26,9 @@ CONNECTIONS = 8
 BATCH = 100
 BOUND = 40
 EXPLANATION = f"""\
-Pipelines of {BATCH} over {CONNECTIONS} connections per sidecar, one service without limits. One outcome in {BATCH} is
-an error, and trips nothing."""
+Pipelines of {BATCH} over {CONNECTIONS} connections per sidecar, with one service without limits. One outcome in
+{BATCH} is an error, which trips nothing. *Idle* is a second without calls. A sidecar sends its own commands every 5
+seconds."""
 ACQUIRE = encode("PERMIT.ACQUIRE", SERVICE) * BATCH
 PERMIT = re.compile(rb":1\r\n\$32\r\n([0-9a-f]{32})\r\n")
 #: Lines of the reply to a permit and to a report.
@@ -120,7 +121,7 @@ def run(callers: Sequence[Caller], seconds: float) -> None:
 
 def add_rows(table: Table, count: int, rate: float, commands: float, idle: float) -> None:
     label = f"{count} {'sidecar' if count == 1 else 'sidecars'}"
-    table.add(f"{label}: reported", f"{rate:,.0f}/s", f"offered {RATE:,}/s", f"{rate:,.0f}/s")
+    table.add(f"{label}: outcomes reported", f"{rate:,.0f}/s", f"offered {RATE:,}/s", f"{rate:,.0f}/s")
     table.add(
         f"{label}: commands to Redis per sidecar",
         f"{commands:.1f}/s",

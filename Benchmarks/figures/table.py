@@ -13,7 +13,7 @@ from rig.servers import ROOT, print_line
 
 #: The last figures of each part, so that one part can be measured without the others.
 LAST_MEASURED = ROOT / ".build" / "benchmarks.json"
-HEAD = ("measured", "Interlock", "peer", "result", "target")
+HEAD = ("measured", "Interlock", "baseline", "result", "target")
 
 
 Row = tuple[str, ...]

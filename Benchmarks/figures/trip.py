@@ -29,8 +29,8 @@ MARGIN = 5_000_000
 TIMEOUT = 5_000_000_000
 BOUND_MS = 10
 EXPLANATION = f"""\
-Each sidecar is asked for a permit every {PACE / 1e6:.0f} ms, and at once when it delivers the event. The time runs
-from an error reported at one of them to the last one's first refusal."""
+An error reported at one sidecar opens the breaker of all. Each sidecar is asked for a permit every
+{PACE / 1e6:.0f} ms, and again when it delivers the event."""
 
 
 class Member:
@@ -166,7 +166,7 @@ def report(table: Table, times: list[float], let_through: Sequence[int]) -> None
     p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
     label = f"{SIDECARS} sidecars"
     table.add(
-        f"{label}: report to the last refusal, p50/p99 of {len(times)}",
+        f"{label}: time from the report to the first refusal by all, p50/p99 of {len(times)}",
         f"{p50:.2f}/{p99:.2f} ms",
         "–",
         f"{p99:.2f} ms",
@@ -176,7 +176,7 @@ def report(table: Table, times: list[float], let_through: Sequence[int]) -> None
     mean = statistics.mean(let_through)
     rate = SIDECARS * 1_000_000_000 // PACE
     table.add(
-        f"{label}: calls let through after the event, of {rate:,}/s",
+        f"{label}: calls per trip that pass after the event, of {rate:,}/s",
         f"{mean:.2f}, at most {max(let_through)}",
         "–",
         f"{mean:.2f}",

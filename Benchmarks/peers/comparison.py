@@ -37,23 +37,23 @@ def compare(
             side_runs.append(run(side, callers, seconds, options))
     label = f"{label} ÷ {library}: {number_of(callers)}"
     table.ratio(label, per_second(interlock), per_second(peer))
-    commands = statistics.median(run["commands_per_call"] for run in interlock)
-    table.add(
-        f"{label.partition(': ')[0]}: commands, granted",
-        cost_and_share(interlock),
-        cost_and_share(peer),
-        f"{commands:.2f}",
-    )
+    commands, peer_commands = (f"{commands_per_call(runs):.2f}" for runs in (interlock, peer))
+    table.add(f"{label}, commands per call", commands, peer_commands, commands)
+    granted, peer_granted = (f"{granted_fraction(runs):.1%}" for runs in (interlock, peer))
+    if {granted, peer_granted} != {"100.0%"}:
+        table.add(f"{label}, calls granted", granted, peer_granted, granted)
 
 
 def per_second(runs: Sequence[Figures]) -> list[float]:
     return [run["calls"] / run["seconds"] for run in runs]
 
 
-def cost_and_share(runs: Sequence[Figures]) -> str:
-    commands = statistics.median(run["commands_per_call"] for run in runs)
-    fraction = sum(run["granted"] for run in runs) / sum(run["calls"] for run in runs)
-    return f"{commands:.2f}, {fraction:.1%}"
+def commands_per_call(runs: Sequence[Figures]) -> float:
+    return statistics.median(run["commands_per_call"] for run in runs)
+
+
+def granted_fraction(runs: Sequence[Figures]) -> float:
+    return sum(run["granted"] for run in runs) / sum(run["calls"] for run in runs)
 
 
 def number_of(callers: int) -> str:

@@ -25,9 +25,11 @@ SHORT = 100
 #: Its load, as a multiple of the limit.
 LOAD = 3
 EXPLANATION = f"""\
-Python processes call in a loop, Interlock through redis-py; *commands* go to Redis, per call. **limits**: `sliding`
-allows {SLIDING:,}/s, its maximum; `fixed` is never used up. Accuracy: {SHORT}/s, {CALLERS[-1]} processes, the traces
-above at {LOAD} × the limit. A fixed window may grant twice its limit across an edge."""
+Python processes call in a loop, Interlock through redis-py. *Commands* go to Redis. All calls are granted,
+unless a row says otherwise.
+
+**limits**: `fixed` is never used up. `sliding` allows {SLIDING:,}/s, its maximum. Accuracy is measured with {SHORT}/s
+and {CALLERS[-1]} processes, by the traces above at {LOAD} × the limit."""
 
 
 class Pair(NamedTuple):
@@ -121,7 +123,7 @@ def measure_accuracy(rig: Rig, table: Table, rounds: int, scale: int) -> None:
         # A fixed window may grant twice the limit across an edge.
         bound, holds = ("≤ 1", maximum <= 1) if pair.algorithm == "sliding" else ("–", None)
         table.add(
-            f"LIMIT.TAKE, {pair.algorithm}, accuracy: trailing",
+            f"LIMIT.TAKE, {pair.algorithm}, accuracy: most grants in a trailing window ÷ limit",
             f"{maximum:.2f}",
             f"{peer_maximum:.2f}",
             f"{maximum:.2f}",

@@ -33,7 +33,8 @@ class TableTest(unittest.TestCase):
         table.ratio("cycles", [10], [20], 1)
         self.assertEqual(
             table.markdown(),
-            "|measured|Interlock|peer|result|target|\n|---|---|---|---|---|\n|cycles|10/s|20/s|0.50|≥ 1 **missed**|",
+            "|measured|Interlock|baseline|result|target|\n|---|---|---|---|---|\n"
+            "|cycles|10/s|20/s|0.50|≥ 1 **missed**|",
         )
 
     def test_the_figures_of_a_group_are_below_its_name(self) -> None:
