@@ -45,7 +45,7 @@ def text(measured: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
         if row[-1] == "NO":
             name, reason = MISSED.get((part, label), (f"{label.rpartition(': ')[2]} ({part})", UNKNOWN))
             missed.setdefault(reason, []).append(f"{name} {row[3]}")
-    # Those without a reason are last.
+    # Targets without a known reason are last.
     reasons = sorted(missed.items(), key=lambda item: item[0] == UNKNOWN)
     return "\n".join(
         [

@@ -4,7 +4,7 @@ package import SidecarTelemetry
 /// Renders the pages of `/metrics`, one at a time and off the event loop.
 ///
 /// Rendering a page of ten thousand samples takes milliseconds, on a thread that may share a core with the event loop.
-/// So pauses limit rendering to about a tenth of the time, and up to eight readers that wait for a page share it. API
+/// Pauses therefore limit rendering to about a tenth of the time. Up to eight waiting readers share a page, and API
 /// keys take turns. Confined to the event loop.
 package final class MetricsPages {
     package typealias Render = @Sendable (ExpositionFormat) async -> String

@@ -245,8 +245,8 @@ final class Faults {
             return ({ redis.resume() }, "is paused")
         case .redisWipe:
             guard redis.isUp, !redis.isStopped else { return nil }
-            // Of several servers, one does not restart empty without its replicas' data. This flushes the primaries
-            // instead.
+            // A server with replicas gets their data back when it restarts empty, so with several servers the
+            // primaries are flushed instead.
             if !isSingle { lengthMilliseconds = 0 }
             guard lengthMilliseconds > 0 else {
                 for primary in state.machines.primaries { primary.wipe() }

@@ -4,7 +4,7 @@ internal import InterlockCore
 /// no client whose lease is valid. Requests and answers determine which lease is later, not the fences.
 ///
 /// The checker judges exclusive leases only: of several valid leases, such as readers', the resource refuses the older.
-/// It judges nothing while fences may fall; see `FaultLog.fencesMayFall`. Uses O(locks) memory.
+/// While fences may fall, the checker judges no write; see `FaultLog.fencesMayFall`. Uses O(locks) memory.
 struct FencedWriteChecker: HistoryChecker {
     static let invariant = Invariant.fencedWrites
 

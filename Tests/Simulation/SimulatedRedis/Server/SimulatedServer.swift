@@ -1,5 +1,5 @@
-/// A deterministic Redis server that speaks RESP2. It runs on one thread, with a given clock and without randomness.
-/// Its commands behave as in Redis 7.0.15, and scripts run in the same version of Lua.
+/// A deterministic Redis server that speaks RESP2, on one thread, with a given clock and without randomness. Commands
+/// behave as in Redis 7.0.15, and scripts run in the same version of Lua.
 package final class SimulatedServer {
     static let version = "7.0.15"
 
