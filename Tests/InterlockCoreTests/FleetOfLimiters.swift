@@ -8,24 +8,26 @@ struct FleetOfLimiters {
         case answered(BatchVerdict, of: ServiceBatch, sentAt: Instant, arrivesAt: Instant)
     }
 
-    private struct Sidecar {
+    private final class Sidecar {
         var limiter: ServiceLimiter
         var phase = Phase.idle
         var nextID = 0
         var granted: [Int] = []
         var nextStepAt = Instant.distantFuture
+
+        init(_ definition: LimitDefinition) {
+            limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 10_000)
+        }
     }
 
-    private var sidecars: [Sidecar]
+    private let sidecars: [Sidecar]
     private var redis = LocalCounters()
     private var random: SeededRandom
     private var now = Instant(nanoseconds: 1_000_000_000_000)
 
     init(of count: Int, _ definition: LimitDefinition, waiting: Int, seed: UInt64) {
         random = SeededRandom(seed: seed)
-        sidecars = (0..<count).map { _ in
-            Sidecar(limiter: ServiceLimiter(definitions: [definition], maximumWaiting: 10_000))
-        }
+        sidecars = (0..<count).map { _ in Sidecar(definition) }
         for index in sidecars.indices {
             for _ in 0..<waiting { enter(index) }
             scheduleStep(of: index)
@@ -57,10 +59,10 @@ struct FleetOfLimiters {
     }
 
     private mutating func scheduleStep(of index: Int) {
-        let limiter = sidecars[index].limiter
-        sidecars[index].nextStepAt =
-            switch sidecars[index].phase {
-            case .idle: limiter.nextWakeUp(now: now) ?? (limiter.hasArrivals ? now : .distantFuture)
+        let sidecar = sidecars[index]
+        sidecar.nextStepAt =
+            switch sidecar.phase {
+            case .idle: sidecar.limiter.nextWakeUp(now: now) ?? (sidecar.limiter.hasArrivals ? now : .distantFuture)
             case .asking(_, _, let judgedAt): judgedAt
             case .answered(_, _, _, let arrivesAt): arrivesAt
             }

@@ -139,7 +139,7 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 1, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 2, subject: "ann", deadline: .distantFuture), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        limiter = limiter.redefined(definitions: [perUser], maximumWaiting: 100)
+        limiter.redefine(definitions: [perUser], maximumWaiting: 100)
         #expect(limiter.removeUnlimited().map(\.id) == [1])
         #expect(evaluate(&limiter, &counters, at: start).map(\.id) == [2])
     }

@@ -138,7 +138,7 @@ struct LimitWaitingTests {
         exhaust(&limiter, &counters, calls: 10)
         _ = limiter.admit(LimitRequest(id: 50, cost: 8, deadline: .distantFuture), now: start)
         let smaller = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
-        limiter = limiter.redefined(definitions: [smaller], maximumWaiting: 100)
+        limiter.redefine(definitions: [smaller], maximumWaiting: 100)
         let resolutions = evaluate(&limiter, &counters, at: start)
         #expect(resolutions.first?.decision.outcome == .neverSatisfiable)
     }

@@ -77,7 +77,7 @@ struct ServiceLimiterTests {
             let second = try #require(askedNext)
             #expect(first.requests.map(\.id) == Array(0..<100) && second.requests.map(\.id) == Array(0..<100))
             admit(100, from: 0, to: &limiter)
-            #expect(!limiter.mayFlush)
+            #expect(limiter.mayFlush == false)
             let verdicts = [
                 (first, counters.evaluate(first.limits, now: start)), (second, counters.evaluate(second.limits, now: start)),
             ]
@@ -99,7 +99,7 @@ struct ServiceLimiterTests {
             admit(100, from: 0, deadline: waitersAreFirst ? .distantFuture : nil, to: &limiter)
             #expect(limiter.nextBatch(now: start) != nil)
             admit(100, from: 100, deadline: waitersAreFirst ? nil : .distantFuture, to: &limiter)
-            #expect(!limiter.mayFlush)
+            #expect(limiter.mayFlush == false)
         }
     }
 
@@ -179,7 +179,7 @@ struct ServiceLimiterTests {
         #expect(evaluate(&limiter, &counters, at: start).map(\.id) == [0])
         var more = perSecond
         more.limit = 20
-        limiter = limiter.redefined(definitions: [more], maximumWaiting: 100)
+        limiter.redefine(definitions: [more], maximumWaiting: 100)
         #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1, 2])
     }
 
@@ -194,7 +194,7 @@ struct ServiceLimiterTests {
             return
         }
         let verdict = counters.evaluate(batch.limits, now: start)
-        limiter = limiter.redefined(
+        limiter.redefine(
             definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
         var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
@@ -423,11 +423,11 @@ struct ServiceLimiterTests {
         var limiter = ServiceLimiter(
             definitions: [LimitDefinition(name: "all", limit: 1000, window: .seconds(1))], maximumWaiting: 100)
         for id in 0..<95 { _ = limiter.admit(LimitRequest(id: id), now: start) }
-        #expect(!limiter.isBackedUp)
+        #expect(limiter.isBackedUp == false)
         _ = limiter.admit(LimitRequest(id: 95), now: start)
-        #expect(limiter.isBackedUp)
+        #expect(limiter.isBackedUp == true)
         #expect(limiter.nextBatch(now: start)?.requests.count == 96)
-        #expect(!limiter.isBackedUp)
+        #expect(limiter.isBackedUp == false)
     }
 }
 

@@ -84,7 +84,7 @@ final class DomainCoordinator {
             }
             newDomains[name] = existing
             guard existing.limiter.domain != definition else { continue }
-            existing.limiter = existing.limiter.redefined(definition)
+            existing.limiter.redefine(definition)
             existing.digest = definition.digest
             existing.metrics.destroy()
             existing.metrics = DomainMetrics(domain: definition.name, index: existing.limiter.index)

@@ -5,7 +5,9 @@ internal import DequeModule
 ///
 /// Usually one batch is in flight. A second batch may follow it if the second is large. The caller calls `nextBatch` at
 /// the end of its tick, has the script evaluate the batch, and passes the verdict to `apply`.
-package struct DomainLimiter: Sendable {
+///
+/// The limiter is noncopyable, because every request uses it and a copy would be expensive.
+package struct DomainLimiter: ~Copyable, Sendable {
     /// The result of admitting a request.
     package enum Admission: Sendable {
         /// The request is decided without Redis.
@@ -50,14 +52,14 @@ package struct DomainLimiter: Sendable {
             || (inFlight.count < Self.maximumInFlight && arrived.count >= Self.minimumRequestsOfSecondBatch)
     }
 
-    /// Returns the limiter for changed rules. It forgets refusals and known counters. Admitted requests keep the rules
-    /// under which they arrived.
-    package func redefined(_ domain: RateLimitDomain) -> DomainLimiter {
+    /// Adopts changed rules. Forgets refusals and known counters. Admitted requests keep the rules under which they
+    /// arrived.
+    package mutating func redefine(_ domain: RateLimitDomain) {
         var next = DomainLimiter(domain: domain)
         next.arrived = arrived
         next.inFlight = inFlight
         next.batchCount = batchCount
-        return next
+        self = next
     }
 
     // MARK: Requests
@@ -135,7 +137,8 @@ package struct DomainLimiter: Sendable {
         var counter = counter
         let lifetimeMilliseconds = Self.lifetimeMilliseconds(of: limit)
         let registeredName = descriptor.override == nil ? counter : counter + ":" + limit.name
-        if !registries[lifetimeMilliseconds, default: SubjectRegistry(capacity: domain.maximumCounters)]
+        let newRegistry = SubjectRegistry(capacity: domain.maximumCounters)
+        if !registries[lifetimeMilliseconds, default: newRegistry]
             .register(registeredName, windowMilliseconds: lifetimeMilliseconds, now: now)
         {
             counter = SubjectRegistry.overflow + (rule.map { "." + $0.path } ?? "")

@@ -8,7 +8,9 @@ internal import DequeModule
 /// calls `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `apply`.
 ///
 /// The `sidecars` parameters take the number of sidecars that may be using the same limits; see `CapacitySplit`.
-package struct ServiceLimiter: Sendable {
+///
+/// The limiter is noncopyable, because every call uses it and a copy would be expensive.
+package struct ServiceLimiter: ~Copyable, Sendable {
     /// The result of admitting a call.
     package enum Admission: Equatable, Sendable {
         /// The call is decided without Redis.
@@ -26,6 +28,12 @@ package struct ServiceLimiter: Sendable {
         /// The index of the limit's definition.
         var definitionIndex: Int
         var isPerSubject: Bool
+    }
+
+    /// A batch that has no verdict yet.
+    private struct BatchInFlight: Sendable {
+        let number: UInt64
+        let hasWaiters: Bool
     }
 
     /// A call that waits for its turn.
@@ -53,7 +61,7 @@ package struct ServiceLimiter: Sendable {
     /// The waiting calls in order of arrival.
     var waiting: Deque<Waiter> = []
     private var waitingSubjects = SubjectTally()
-    private var inFlight: [ServiceBatch] = []
+    private var inFlight: [BatchInFlight] = []
     private var batchCount: UInt64 = 0
     var refusals = RefusalMemory()
     var windowEnds = WindowEnds()
@@ -107,10 +115,11 @@ package struct ServiceLimiter: Sendable {
     /// Returns the calls to evaluate next, oldest first; `nil` unless `mayFlush`, or if no call is ready.
     package mutating func nextBatch(now: Instant, sidecars: Int = 1) -> ServiceBatch? {
         guard mayFlush else { return nil }
-        var batch = arrived
+        var batch: ServiceBatch
         if waiting.isEmpty {
-            guard !batch.isEmpty else { return nil }
-            arrived = batch.successor(of: emptyBatch)
+            guard !arrived.isEmpty else { return nil }
+            batch = arrived.successor(of: emptyBatch)
+            swap(&batch, &arrived)
         } else {
             batch = batchWithWaiters(now: now, sidecars: sidecars)
             guard !batch.isEmpty else { return nil }
@@ -119,7 +128,7 @@ package struct ServiceLimiter: Sendable {
         batch.record(windowEnds)
         batchCount += 1
         batch.number = batchCount
-        inFlight.append(batch)
+        inFlight.append(BatchInFlight(number: batchCount, hasWaiters: batch.hasWaiters))
         return batch
     }
 
@@ -193,16 +202,15 @@ package struct ServiceLimiter: Sendable {
         notices.pending.isEmpty ? [] : notices.removePending()
     }
 
-    /// Returns the limiter for changed limits. It forgets refusals and window ends, and evaluates the waiting calls
-    /// again, in order.
-    package func redefined(definitions: [LimitDefinition], maximumWaiting: Int) -> ServiceLimiter {
+    /// Adopts changed limits. Forgets refusals and window ends, and evaluates the waiting calls again, in order.
+    package mutating func redefine(definitions: [LimitDefinition], maximumWaiting: Int) {
         var next = ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
         next.inFlight = inFlight
         next.batchCount = batchCount
         next.nextSequence = nextSequence
         for waiter in waiting { next.arrived.append(waiter.request, sequence: waiter.sequence) }
         for (request, sequence) in arrived.calls { next.arrived.append(request, sequence: sequence) }
-        return next
+        self = next
     }
 }
 

@@ -52,7 +52,7 @@ package struct ServiceGate: ~Copyable {
     package mutating func redefine(_ newDefinition: ServiceDefinition) {
         let maximumWaiting = newDefinition.onLimit.maximumWaiting
         if newDefinition.limits != definition.limits || maximumWaiting != definition.onLimit.maximumWaiting {
-            limiter = limiter.redefined(definitions: newDefinition.limits, maximumWaiting: maximumWaiting)
+            limiter.redefine(definitions: newDefinition.limits, maximumWaiting: maximumWaiting)
         }
         if newDefinition.breaker != breaker.settings { subjectPauses = SubjectPauses() }
         breaker.settings = newDefinition.breaker
