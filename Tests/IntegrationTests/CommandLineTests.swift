@@ -174,6 +174,18 @@ struct CommandLineTests {
         }
     }
 
+    @Test("`status` warns while Redis rejects commands")
+    func statusWarnsWhileRedisRejectsCommands() async throws {
+        try await RedisServer.withServer(arguments: ["--maxmemory", "1"], listener: .none) { server in
+            try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
+                try await eventually("status warns") {
+                    _ = try await sidecar.interlock("lock", "acquire", "orders")
+                    return try await sidecar.interlock("status").errors.contains("Redis rejects commands: OOM")
+                }
+            }
+        }
+    }
+
     @Test("Without Redis, status and locks exit with 69, and status --live with 0")
     func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in

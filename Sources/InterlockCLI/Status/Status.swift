@@ -75,6 +75,7 @@ struct SidecarSummary: CommandOutput {
     var warnings: [String] {
         var warnings: [String] = []
         let redis = status.redis
+        if redis.isUp, let failure = redis.failure { warnings.append("Redis rejects commands: \(failure)") }
         if let policy = redis.evictionPolicy, policy != Self.safeEvictionPolicy {
             warnings.append(
                 "Redis may evict keys (maxmemory-policy \(policy)), and evicting a lock loses it: set "

@@ -11,7 +11,8 @@ public struct SidecarStatus: Hashable, Sendable {
         package var scope: RedisScope?
         /// Whether the sidecar is connected to Redis.
         public var isUp: Bool
-        /// The reason why the connection is down; `nil` while it is up.
+        /// The reason why the connection is down. While it is up, the error with which Redis rejected a command in the
+        /// last ten seconds; `nil` without one.
         public var failure: String?
         /// The version of Redis; `nil` if unknown.
         public var version: String?
