@@ -59,6 +59,11 @@ MODULES: dict[str, tuple[Any, ...]] = {
     "failover": (failover,),
     "cluster": (cluster,),
 }
+#: Precedes the first table.
+READING = """\
+Each figure is the median of several rounds, in which both sides take turns. With ÷, *result* is the median of the
+rounds' ratios, because a slow moment of the machine slows both sides: compare ratios, not single figures. A ratio need
+not be the quotient of the two medians beside it. Only Growth, Cluster and times next to etcd's show that quotient."""
 TITLES = {part: "Other libraries, etcd" if part == "peers" else part.capitalize() for part in PARTS}
 #: The maximum number of rounds of some parts, whatever --rounds says.
 MAX_ROUNDS = {"growth": growth.MAX_ROUNDS, "capacity": 1}
@@ -97,22 +102,31 @@ def page(ledger: Ledger, environment: str) -> str:
     measured = ledger.ordered(PARTS)
     sections = "\n\n".join(
         "\n\n".join(
-            [f"## {TITLES[part]}", *entry.get("notes", notes_of(part)), figures(entry["rows"]), *entry["details"]]
+            [
+                f"## {TITLES[part]}",
+                *([READING] if part == measured[0][0] else []),
+                *entry.get("notes", notes_of(part)),
+                figures(entry["rows"]),
+                *entry["details"],
+            ]
         )
         for part, entry in measured
     )
-    origins: dict[str, list[str]] = {}
+    origins: dict[str, dict[int, list[str]]] = {}
     for part, entry in measured:
-        origins.setdefault(f"{entry['day']}, commit {entry['commit']}, with rounds", []).append(
-            f"{part} {entry['rounds']}"
-        )
+        origin = origins.setdefault(f"{entry['day']}, commit {entry['commit']}", {})
+        origin.setdefault(entry["rounds"], []).append(part)
     rounds = "\n".join(
-        textwrap.fill(f"- {origin}: {', '.join(parts)}", 120, subsequent_indent="  ")
-        for origin, parts in origins.items()
+        textwrap.fill(
+            f"- {origin}; rounds: " + "; ".join(f"{', '.join(parts)} {count}" for count, parts in counts.items()),
+            120,
+            subsequent_indent="  ",
+        )
+        for origin, counts in origins.items()
     )
     return f"""# Benchmarks
 
-What Interlock costs next to Redis, other libraries, etcd and Envoy. `make bench` writes this page.
+`make bench` compares Interlock to Redis, other libraries, etcd and Envoy, and writes this page.
 
 ## Summary
 
@@ -120,9 +134,7 @@ What Interlock costs next to Redis, other libraries, etcd and Envoy. `make bench
 
 ## How to read the tables
 
-All programs run on one machine, over TCP loopback. Figures are medians of several rounds, in which both sides take
-turns. If the label has ÷, *result* is the median ratio of a round, which can differ from the quotient of the medians.
-Compare ratios, not single figures. *Target* is what we aim for.
+All programs run on one machine, over TCP loopback.
 
 {textwrap.fill(environment, 120, break_on_hyphens=False)}.
 

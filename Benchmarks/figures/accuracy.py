@@ -1,5 +1,8 @@
 """The accuracy of limits: how exactly they hold, and how much of their capacity they grant. Runs a real Redis, several
-sidecars and an open loop of calls."""
+sidecars and an open loop of calls.
+
+Each trace is an open loop and is played once. The clock of Redis times its grants.
+"""
 
 import math
 import time
@@ -22,14 +25,12 @@ WINDOW = SECOND
 LOADS = (0.5, 1, 3, 10)
 ORACLE_BOUND = 0.97
 EXPLANATION = f"""\
-{SIDECARS} sidecars get an open loop of calls, with limits of {LIMIT}/s, for `gcra` with a burst of {BURST}. Each trace
-is played once.
+{SIDECARS} sidecars share limits of {LIMIT}/s; `gcra` has a burst of {BURST}. *Poisson* calls are independent. The
+*adversary* sends bursts around window edges, and retries at the retry time.
 
-- *Poisson* calls are independent. The *adversary* sends bursts around window edges, and retries at the retry time.
-- *Allowed*: limit × windows + burst in all, and limit + burst in one window.
-- *Window*: a counter's life for `fixed`, otherwise any trailing window.
-- *Oracle*: the algorithm in Python, which takes no time.
-- *Unexplained* grants were counted only by Redis, whose clock times them, or only by clients."""
+*Allowed* is limit × windows + burst, and limit + burst in one window: a counter's life for `fixed`, otherwise any.
+The *oracle* is the algorithm in Python, which takes no time. *Unexplained* grants were counted only by Redis or only
+by clients."""
 
 
 class Algorithm(NamedTuple):

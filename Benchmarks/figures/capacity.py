@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from figures.table import Table
+from figures.table import Row, Table
 from rig.bystander import CALLS, PACE, Bystander
 from rig.client import Client, encode
 from rig.connections import PING, Connections, raise_open_files
@@ -38,12 +38,10 @@ listen: {{ max_connections: {connections} }}
 services: {{}}
 """
 EXPLANATION = f"""\
-Each group has a fresh sidecar, and is measured once.
-
-- The *bystander*, another client, makes at most {1 / PACE:,.0f} calls a second and keeps a lease alive. The
-  baseline is before the load.
-- A connection may have {PIPELINE:,} commands in flight. Nothing else limits waiters and names.
-- *Out of files*: {TOO_MANY} connections to a sidecar that may open {FILES} files."""
+Each group has a fresh sidecar and is measured once. The *bystander*, another client, makes at most
+{1 / PACE:,.0f} calls a second and keeps a lease alive. Only commands in flight are limited, to {PIPELINE:,} per
+connection; waiters and names are not. *Out of files*: {TOO_MANY} connections to a sidecar that may open {FILES}
+files."""
 
 
 class Span(NamedTuple):
@@ -94,19 +92,14 @@ class Trial:
             return str(error)
         return None
 
-    def report(self, table: Table, label: str, loaded_span: Span, spans: Sequence[Span]) -> None:
-        """Adds the bystander's latencies within `loaded_span`, its longest call within `spans`, and all its errors."""
+    def report(self, table: Table, label: str, loaded_span: Span, spans: Sequence[Span]) -> Row:
+        """Adds the bystander's errors. Returns its latencies within `loaded_span`, each with those before the load, and
+        its longest call within `spans`."""
         self.bystander.stop()
-        for call in SHOWN_CALLS:
-            baseline, under = (self.bystander.figures(call, *span) for span in (self.baseline, loaded_span))
-            table.add(
-                f"{label}: bystander's {call}, p50/p99, µs",
-                under.text,
-                baseline.text,
-                under.text,
-            )
+        latencies = [
+            self.bystander.figures(call, *span).text for call in SHOWN_CALLS for span in (loaded_span, self.baseline)
+        ]
         longest = max(self.bystander.figures(call, *span).maximum for span in spans for call in CALLS) / 1000
-        table.add(f"{label}: bystander's longest call during bursts", f"{longest:,.1f} ms", "–", f"{longest:,.1f} ms")
         wrong = len(self.bystander.errors) + self.bystander.lost
         first = f", first {self.bystander.errors[0]}" if self.bystander.errors else ""
         table.add(
@@ -117,6 +110,7 @@ class Trial:
             "0",
             wrong == 0,
         )
+        return (label, *latencies, f"{longest:,.1f}")
 
 
 def watch(state: str) -> Span:
@@ -133,13 +127,13 @@ def measure(rig: Rig, table: Table) -> None:
     if maximum is not None and maximum < needed:
         table.missing("capacity", f"at most {maximum:,} open files are allowed here, and {needed:,} are needed")
         return
-    measure_connections(rig, table)
-    measure_names(rig, table)
-    measure_waiters(rig, table)
+    bystanders = [part(rig, table) for part in (measure_connections, measure_names, measure_waiters)]
     measure_files(rig, table)
+    head = [title for call in SHOWN_CALLS for title in (f"{call}, p50/p99, µs", "before")]
+    table.detail("Bystander", ("beside", *head, "longest call during bursts, ms"), bystanders)
 
 
-def measure_connections(rig: Rig, table: Table) -> None:
+def measure_connections(rig: Rig, table: Table) -> Row:
     print_line(f"capacity: opening {CONNECTIONS:,} connections …")
     trial = Trial(rig, CONNECTIONS + SPARE)
     connections = Connections(trial.sidecar.port, CONNECTIONS)
@@ -167,7 +161,7 @@ def measure_connections(rig: Rig, table: Table) -> None:
     )
     length = (acquired_at - storm.begin) / 1e6
     table.add(f"{label}: LOCK.ACQUIRE from all", f"{length:,.0f} ms", "–", f"{length:,.0f} ms")
-    trial.report(table, label, quiet, (storm, beyond))
+    bystander = trial.report(table, label, quiet, (storm, beyond))
     table.add(
         f"{label}: a connection beyond max_connections",
         "refused" if reply else "accepted",
@@ -186,6 +180,7 @@ def measure_connections(rig: Rig, table: Table) -> None:
     )
     connections.close()
     rig.stop(trial.sidecar.process)
+    return bystander
 
 
 def take_many(connections: Connections, count: int, prefix: str, *options: object) -> int:
@@ -199,7 +194,7 @@ def take_many(connections: Connections, count: int, prefix: str, *options: objec
     return acquired
 
 
-def measure_names(rig: Rig, table: Table) -> None:
+def measure_names(rig: Rig, table: Table) -> Row:
     print_line(f"capacity: acquiring {NAMES:,} locks, and as many linked ones …")
     trial = Trial(rig, 10 * SPARE + NAMES // 1000)
     connections = Connections(trial.sidecar.port, NAMES // 1000)
@@ -222,7 +217,7 @@ def measure_names(rig: Rig, table: Table) -> None:
         f"idle {before / 1024:.1f} MB; Redis {(in_redis - redis) / NAMES:.2f} KB each",
         f"{(plain - before) / NAMES:.2f} KB each",
     )
-    trial.report(table, label, quiet, (beyond,))
+    bystander = trial.report(table, label, quiet, (beyond,))
     table.add(
         f"{label}: one linked lease beyond {LINKED:,}",
         "refused" if reply else "granted",
@@ -241,6 +236,7 @@ def measure_names(rig: Rig, table: Table) -> None:
     )
     connections.close()
     rig.stop(trial.sidecar.process)
+    return bystander
 
 
 def redis_memory(rig: Rig) -> float:
@@ -248,7 +244,7 @@ def redis_memory(rig: Rig) -> float:
     return int(Client(rig.redis_port).info("memory")["used_memory"]) / 1024
 
 
-def measure_waiters(rig: Rig, table: Table) -> None:
+def measure_waiters(rig: Rig, table: Table) -> Row:
     print_line(f"capacity: {WAITERS:,} connections wait for one lock …")
     trial = Trial(rig, WAITERS + SPARE)
     [token, *_] = trial.client.command("LOCK.ACQUIRE", "crowd", TTL)
@@ -302,7 +298,7 @@ def measure_waiters(rig: Rig, table: Table) -> None:
         "–",
         f"{late:.2f} ms",
     )
-    trial.report(table, label, quiet, (beyond, drain))
+    bystander = trial.report(table, label, quiet, (beyond, drain))
     table.add(
         f"{label}: commands accepted from one client, of {2 * PIPELINE:,}",
         f"{accepted:,}",
@@ -323,6 +319,7 @@ def measure_waiters(rig: Rig, table: Table) -> None:
         client.close()
     connections.close()
     rig.stop(trial.sidecar.process)
+    return bystander
 
 
 def hand_over_to_all(connections: Connections) -> tuple[dict[int, int], list[int]]:

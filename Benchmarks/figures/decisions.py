@@ -21,9 +21,8 @@ services:
 KEY = "key:__rand_int__"
 COMMANDS_BOUND = 50
 EXPLANATION = f"""\
-redis-benchmark with 50 connections and pipelines of 16 sends `LIMIT.TAKE` to one sidecar, and `INCRBY` to Redis.
-*{SUBJECTS:,} keys*: a counter per [subject](../start/concepts.md#limits). *Refused*: the limit is used up, and the
-sidecar remembers the refusal."""
+redis-benchmark has 50 connections and pipelines of 16. *{SUBJECTS:,} keys* belong to as many
+[subjects](../start/concepts.md#limits). *Refused*: the sidecar remembers that the limit is used up."""
 
 
 #: Uses up the limit whose refusals are measured.

@@ -22,9 +22,9 @@ RESTORED_AFTER = 3
 BOUND_MS = 300
 EXPLANATION = f"""\
 A primary with two replicas is killed, stopped, or cut off from its three Sentinels, which consider it down after
-{DOWN_AFTER} ms. Two processes lock every 2 ms, through a sidecar and with redis-py's Sentinel client. The time runs
-from the announcement (`+switch-master`) to a key at the new primary. {RESTORED_AFTER} s later the former primary
-returns. A client may follow it for the ten seconds that Sentinels take to demote it."""
+{DOWN_AFTER} ms. Two processes lock every 2 ms, through a sidecar and redis-py's Sentinel client. The former primary
+returns {RESTORED_AFTER} s after the announcement (`+switch-master`); clients may follow it for the ten seconds until
+Sentinels demote it."""
 
 
 class Announcements:

@@ -1,5 +1,8 @@
 """The growth of latency and Redis commands with clients, names, waiters, sidecars, subjects, services and idle
-connections."""
+connections.
+
+Locks are released immediately, and the sidecar remembers the refusals of services.
+"""
 
 import json
 import math
@@ -32,10 +35,8 @@ services:
   many: {{ limits: [ {{ limit: 1000000000, per: 1s }} ] }}
 """
 EXPLANATION = f"""\
-[`interlock bench`](bench.md) offers {RATE:,} operations/s in an open loop. Locks are released immediately, and the
-sidecar remembers the refusals of services.
-Waiters are a closed loop, so their latency is the queue's. At most {MAX_IDLE:,} idle connections use RESP. Their memory
-excludes the kernel's."""
+[`interlock bench`](bench.md) offers {RATE:,} operations/s. Waiters are a closed loop, so their latency is the queue's.
+Idle connections use RESP; their memory excludes the kernel's."""
 
 
 class Sweep(NamedTuple):

@@ -1,4 +1,8 @@
-"""The cost of reported outcomes in Redis, at many permits per second."""
+"""The cost of reported outcomes in Redis, at many permits per second.
+
+There is one service, without limits. Without calls, a sidecar sends commands of its own every 5 seconds, so an idle
+second may have none.
+"""
 
 import functools
 import re
@@ -26,9 +30,8 @@ CONNECTIONS = 8
 BATCH = 100
 BOUND = 40
 EXPLANATION = f"""\
-Pipelines of {BATCH} over {CONNECTIONS} connections per sidecar, with one service without limits. One outcome in
-{BATCH} is an error, which trips nothing. *Idle* is a second without calls. A sidecar sends its own commands every 5
-seconds."""
+Each sidecar has {CONNECTIONS} connections. Pipelines of {BATCH} have one error each, which trips nothing. *Idle* is a
+second without calls."""
 ACQUIRE = encode("PERMIT.ACQUIRE", SERVICE) * BATCH
 PERMIT = re.compile(rb":1\r\n\$32\r\n([0-9a-f]{32})\r\n")
 #: Lines of the reply to a permit and to a report.

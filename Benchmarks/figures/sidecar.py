@@ -1,4 +1,7 @@
-"""One sidecar compared to Redis itself: start, memory, latency and throughput. Also its HTTP API compared to RESP."""
+"""One sidecar compared to Redis itself: start, memory, latency and throughput. Also its HTTP API compared to RESP.
+
+Two Python clients that send prepared bytes measure the latency that HTTP adds.
+"""
 
 import os
 import pathlib
@@ -25,7 +28,7 @@ CONNECTIONS = 32
 WRK = ROOT / "Benchmarks" / "peers" / "proxies" / "wrk.lua"
 PERMIT = load.Load("PERMIT.ACQUIRE, open breaker", ("PERMIT.ACQUIRE", "shut"), 1_500_000, pipeline=16)
 EXPLANATION = """\
-wrk keeps one take in flight per HTTP connection. Two Python clients that send prepared bytes measure added latency."""
+Each HTTP connection of wrk has one take in flight."""
 
 
 def missing() -> str | None:

@@ -1,5 +1,6 @@
 """The table of figures with both sides, and the ledger of the measured parts."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -65,20 +66,26 @@ class Table:
 
 
 def figures(rows: Sequence[Row]) -> str:
-    """Returns a table of figures. Rows named `group: figure` come below a line with their group. A result that repeats
-    Interlock's figure is omitted, and so are empty columns."""
+    """Returns a table of figures. Rows named `group: figure` come below a line with their group, which has the target
+    if all of them share it. A result that repeats Interlock's figure is omitted, and so are empty columns."""
     lines: list[Row] = []
-    last = ""
-    for label, interlock, peer, figure, bound, verdict in rows:
-        group, _, name = label.rpartition(": ")
-        if group and group != last:
-            lines.append((f"**{group}**", "", "", "", ""))
-        last = group
-        target = f"{bound} **missed**" if verdict == "NO" else bound
-        cells = (name, interlock, peer, "" if repeats(figure, label, interlock) else figure, target)
-        lines.append(tuple("" if cell == "–" else cell for cell in cells))
+    for group, members in itertools.groupby(rows, key=lambda row: row[0].rpartition(": ")[0]):
+        of_group = list(members)
+        is_shared = bool(group) and len(of_group) > 1 and len({row[4] for row in of_group}) == 1
+        if group:
+            lines.append((f"**{group}**", "", "", "", target(of_group[0][4]) if is_shared else ""))
+        for label, interlock, peer, figure, bound, verdict in of_group:
+            words = ["" if is_shared else target(bound), "**missed**" if verdict == "NO" else ""]
+            result = "" if repeats(figure, label, interlock) else figure
+            cells = (label.rpartition(": ")[2], interlock, peer, result, " ".join(filter(None, words)))
+            lines.append(tuple("" if cell == "–" else cell for cell in cells))
     kept = [column for column in range(len(HEAD)) if any(line[column] for line in lines)]
     return markdown([HEAD[column] for column in kept], [tuple(line[column] for column in kept) for line in lines])
+
+
+def target(bound: str) -> str:
+    """Returns a bound as the table shows it, without a space between its sign and its number."""
+    return "" if bound == "–" else re.sub(r"([≤≥]) ", r"\1", bound)
 
 
 def repeats(figure: str, label: str, interlock: str) -> bool:

@@ -29,8 +29,8 @@ MARGIN = 5_000_000
 TIMEOUT = 5_000_000_000
 BOUND_MS = 10
 EXPLANATION = f"""\
-An error reported at one sidecar opens the breaker of all. Each sidecar is asked for a permit every
-{PACE / 1e6:.0f} ms, and again when it delivers the event."""
+An error reported at one sidecar opens all breakers. Each sidecar is asked for a permit every {PACE / 1e6:.0f} ms, and
+again at the event."""
 
 
 class Member:

@@ -13,7 +13,7 @@ services:
   peers: { breaker: { failure_rate: 50%, window: 10s, minimum_calls: 20 } }
 """
 EXPLANATION = """\
-**pybreaker** reads its state from Redis for each guarded call. Calls do nothing and succeed."""
+**pybreaker** reads its state from Redis for each call. Calls do nothing and succeed."""
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:

@@ -35,13 +35,13 @@ def compare(
         print_line(f"{label} and {library}, {number_of(callers)}, round {number} of {rounds}, {2 * seconds:.0f} s …")
         for side, side_runs in zip(sides, (interlock, peer), strict=True):
             side_runs.append(run(side, callers, seconds, options))
-    label = f"{label} ÷ {library}: {number_of(callers)}"
-    table.ratio(label, per_second(interlock), per_second(peer))
+    group = f"{label} ÷ {library}"
+    table.ratio(f"{group}: {number_of(callers)}", per_second(interlock), per_second(peer))
     commands, peer_commands = (f"{commands_per_call(runs):.2f}" for runs in (interlock, peer))
-    table.add(f"{label}, commands per call", commands, peer_commands, commands)
+    table.add(f"{group}: commands per call", commands, peer_commands, commands)
     granted, peer_granted = (f"{granted_fraction(runs):.1%}" for runs in (interlock, peer))
     if {granted, peer_granted} != {"100.0%"}:
-        table.add(f"{label}, calls granted", granted, peer_granted, granted)
+        table.add(f"{group}: calls granted", granted, peer_granted, granted)
 
 
 def per_second(runs: Sequence[Figures]) -> list[float]:

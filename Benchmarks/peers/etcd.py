@@ -32,9 +32,8 @@ GO_PATH = "/usr/share/gocode"
 #: Locks need no service.
 CONFIGURATION = "services: {}"
 EXPLANATION = f"""\
-**etcd**: one member with its data in memory (`{MEMORY}`), through its JSON gateway, and with its own Go client next
-to redigo. Production needs a majority of three or five. Callers have a lock each, or share one. Results for times
-compare HTTP's p99 and longest wait."""
+**etcd** is one member with its data in memory (`{MEMORY}`), behind its JSON gateway, and with its own Go client next
+to redigo. Production needs three or five. Times compare HTTP's."""
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:

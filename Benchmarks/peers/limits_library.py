@@ -25,11 +25,10 @@ SHORT = 100
 #: Its load, as a multiple of the limit.
 LOAD = 3
 EXPLANATION = f"""\
-Python processes call in a loop, Interlock through redis-py. *Commands* go to Redis. All calls are granted,
-unless a row says otherwise.
+Python processes call in a loop, Interlock through redis-py. All calls are granted, unless a row says otherwise.
 
-**limits**: `fixed` is never used up. `sliding` allows {SLIDING:,}/s, its maximum. Accuracy is measured with {SHORT}/s
-and {CALLERS[-1]} processes, by the traces above at {LOAD} × the limit."""
+**limits**: `fixed` is never used up, and `sliding` allows {SLIDING:,}/s, its maximum. For accuracy, {CALLERS[-1]}
+processes send the traces above at {LOAD} × a limit of {SHORT}/s."""
 
 
 class Pair(NamedTuple):

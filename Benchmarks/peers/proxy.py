@@ -1,4 +1,7 @@
-"""The proxy compared to Envoy with its own limit and outlier detection, and to no proxy."""
+"""The proxy compared to Envoy with its own limit and outlier detection, and to no proxy.
+
+Neither proxy has an access log. In the closed loop, wrk keeps one request in flight on each connection.
+"""
 
 import http.client
 import math
@@ -32,11 +35,9 @@ RATE_BOUND, TIME_BOUND = 1.1, 0.95
 #: The maximum ratio of Interlock's added median latency to Envoy's, and of the p99s.
 ADDED_BOUND, TAIL_BOUND = 1.0, 1.1
 EXPLANATION = f"""\
-nginx answers each `GET` with {len(BODY):,} bytes: through a sidecar, through Envoy (one worker), and *direct*. Both
-proxies have a limit that is never reached, a breaker or outlier detection, and no access log. Envoy counts in memory,
-the sidecar in Redis. *Bare Envoy* has no guards. On its {CONNECTIONS} connections, wrk keeps one request in flight.
-{RATE:,} requests/s are an open loop (Poisson), whose latencies count from when the request was due. *Added*: the
-median minus the direct one of that round."""
+nginx answers with {len(BODY):,} bytes, *directly* or through a proxy with a breaker (Envoy: outlier detection) and a
+limit that is never reached. Envoy has one worker and counts in memory, the sidecar in Redis; *bare Envoy* has no
+guards. {RATE:,} requests/s are an [open loop](bench.md#when-an-operation-is-due). *Added*: to the direct median."""
 INTERLOCK, ENVOY, BARE, DIRECT = "Interlock", "Envoy", "bare Envoy", "direct"
 
 
@@ -234,9 +235,8 @@ def ratio_to_direct(direct: Side, side: Side) -> float:
 def report_times(table: Table, sides: Mapping[str, Side]) -> None:
     interlock, peer = sides[INTERLOCK], sides.get(ENVOY)
     label = f"{CONNECTIONS} connections"
-    for percentile in ("p50", "p99"):
-        times = {name: f"{side.median(percentile) / 1000:.2f}" for name, side in sides.items()}
-        table.add(f"{label}: latency, {percentile}, ms", times[INTERLOCK], other_sides(times), times[INTERLOCK])
+    times = {name: f"{side.median('p50') / 1000:.2f}/{side.median('p99') / 1000:.2f}" for name, side in sides.items()}
+    table.add(f"{label}: latency, p50/p99, ms", times[INTERLOCK], other_sides(times), times[INTERLOCK])
     own = f"{interlock.median('own_cpu'):.0f} µs, plus {interlock.median('redis_cpu'):.1f} µs in Redis"
     if peer:
         pairs = zip(interlock.runs, peer.runs, strict=True)

@@ -33,13 +33,17 @@ class TableTest(unittest.TestCase):
         table.ratio("cycles", [10], [20], 1)
         self.assertEqual(
             table.markdown(),
-            "|measured|Interlock|baseline|result|target|\n|---|---|---|---|---|\n"
-            "|cycles|10/s|20/s|0.50|≥ 1 **missed**|",
+            "|measured|Interlock|baseline|result|target|\n|---|---|---|---|---|\n|cycles|10/s|20/s|0.50|≥1 **missed**|",
         )
 
     def test_the_figures_of_a_group_are_below_its_name(self) -> None:
         rows = [(f"names: {name}", "1", "2", "0.50", "–", "–") for name in ("few", "many")]
         self.assertEqual(figures(rows).splitlines()[2:], ["|**names**||||", "|few|1|2|0.50|", "|many|1|2|0.50|"])
+
+    def test_a_target_of_a_whole_group_is_beside_its_name(self) -> None:
+        rows = [("p99: few", "1", "2", "0.5", "≤ 5", "yes"), ("p99: many", "9", "1", "9.0", "≤ 5", "NO")]
+        lines = ["|**p99**||||≤5|", "|few|1|2|0.5||", "|many|9|1|9.0|**missed**|"]
+        self.assertEqual(figures(rows).splitlines()[2:], lines)
 
     def test_repeated_results_and_empty_columns_are_omitted(self) -> None:
         rows = [("late, p50/p99", "1/9 ms", "–", "9 ms", "–", "–"), ("errors", "0 of 9", "–", "0", "–", "–")]
