@@ -183,17 +183,19 @@ public actor Coordinator: Service {
             loopCoordinator.locks.wakeChannels.receiver = subscriber
             cluster.onSlotsMoved = { [weak self] slots in self?.assumeIsolated { $0.slotsMoved(slots) } }
         }
-        if lockPipeline !== runtime.pipeline {
-            lockPipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.lockPipelineConnected() } }
-            lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisDisconnected(error) } }
-            lockPipeline.start()
-        }
+        if lockPipeline !== runtime.pipeline { startLockPipeline() }
         runtime.pipeline.start()
         runtime.topology.start()
         watch.start()
         loopCoordinator.quorum?.start()
         subscriber.start()
         scheduleReread()
+    }
+
+    private func startLockPipeline() {
+        lockPipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.lockPipelineConnected() } }
+        lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisDisconnected(error) } }
+        lockPipeline.start()
     }
 
     /// Answers all waiting calls, sends the remaining outcomes, leaves the fleet and disconnects. A stopped coordinator

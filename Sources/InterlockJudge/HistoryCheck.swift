@@ -99,13 +99,10 @@ package struct HistoryCheck: Sendable {
             dispatch(HistoryStep(at: now, kind: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
         case .linked(let client, let lock, let lease, let ttlMilliseconds, let change):
             let leaseChange = change == .left ? leases.linkClosed(of: lease, by: client) : nil
-            let sidecar = leases.lease(lease, of: client)?.sidecar
-            dispatch(
-                HistoryStep(
-                    at: now,
-                    kind: .linked(
-                        lock: lock, lease: lease, ttlMilliseconds: ttlMilliseconds, change, sidecar: sidecar,
-                        leaseChange)))
+            let kind = HistoryStep.Kind.linked(
+                lock: lock, lease: lease, ttlMilliseconds: ttlMilliseconds, change,
+                sidecar: leases.lease(lease, of: client)?.sidecar, leaseChange)
+            dispatch(HistoryStep(at: now, kind: kind))
         case .forced(let service, let state, let until):
             guard validateService(service, for: "a breaker") else { return }
             dispatch(HistoryStep(at: now, kind: .forced(service: service, state: state, until: until)))

@@ -74,16 +74,18 @@ package actor SentinelFleet {
             }
             let fleet = SentinelFleet(servers: servers, sentinels: sentinels, certificate: certificate, folder: folder)
             try await fleet.waitUntilHealthy()
-            // Make the Sentinels check servers more often, so that a server that is back becomes a replica after two
-            // seconds instead of ten.
-            for sentinel in sentinels {
-                _ = try await sentinel.ask(["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500"])
-            }
+            for sentinel in sentinels { try await shortenPeriods(of: sentinel) }
             return fleet
         } catch {
             await SentinelFleet(servers: servers, sentinels: sentinels, folder: folder).remove()
             throw error
         }
+    }
+
+    /// Makes a Sentinel check servers more often, so that a server that is back becomes a replica after two seconds
+    /// instead of ten.
+    private static func shortenPeriods(of sentinel: Sentinel) async throws {
+        _ = try await sentinel.ask(["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500"])
     }
 
     /// Starts a fleet, runs `body`, and always ends the fleet. Prints all logs if `body` throws. See `start` for the

@@ -37,16 +37,7 @@ struct ConfigurationReloader: Service {
                 let coordinatorConfiguration = try startConfiguration.redis.url.map {
                     try startConfiguration.coordinatorConfiguration(redisURL: $0)
                 }
-                if let tls = configuration.listen.tls, let certificate {
-                    let lostNames = certificate.namesLost(with: tls)
-                    try certificate.reload(tls)
-                    if !lostNames.isEmpty {
-                        let names = lostNames.joined(separator: ", ")
-                        logger.log(
-                            .configurationWarning,
-                            ["warning": "listen.tls.certificate no longer covers \(names); the previous one did"])
-                    }
-                }
+                try reloadCertificate(configuration)
                 access.replace(keys: configuration.keys)
                 if let coordinatorConfiguration { await coordinator.reload(secretsOf: coordinatorConfiguration) }
                 try await coordinator.reload(services: configuration.services)
@@ -65,6 +56,16 @@ struct ConfigurationReloader: Service {
                 notifier?.reloadEnded(failure: "\(error)")
             }
         }
+    }
+
+    private func reloadCertificate(_ configuration: SidecarConfiguration) throws {
+        guard let tls = configuration.listen.tls, let certificate else { return }
+        let lostNames = certificate.namesLost(with: tls)
+        try certificate.reload(tls)
+        guard !lostNames.isEmpty else { return }
+        let names = lostNames.joined(separator: ", ")
+        logger.log(
+            .configurationWarning, ["warning": "listen.tls.certificate no longer covers \(names); the previous one did"])
     }
 }
 

@@ -63,12 +63,8 @@ extension RedisSettings {
             guard let url = item.parsed(by: checkedURL) else { continue }
             do throws(RedisURLError) {
                 let address = try RedisConfiguration(url: url).address
-                if case .primary = address {
-                    item.reject("expected an independent server; a failover by Sentinels can lose granted locks")
-                    continue
-                }
-                if case .cluster = address {
-                    item.reject("expected an independent server; a failover in a cluster can lose granted locks")
+                if let failover = address.failover {
+                    item.reject("expected an independent server; a failover \(failover) can lose granted locks")
                     continue
                 }
                 if let firstIndex = indices[address] {
@@ -82,6 +78,17 @@ extension RedisSettings {
             }
         }
         return urls.count == items.count ? urls : []
+    }
+}
+
+extension RedisConfiguration.Address {
+    /// A description of the failover to this address; `nil` for a single server, which has none.
+    fileprivate var failover: String? {
+        switch self {
+        case .primary: "by Sentinels"
+        case .cluster: "in a cluster"
+        default: nil
+        }
     }
 }
 

@@ -134,16 +134,20 @@ public struct SidecarStatus: Hashable, Sendable {
         guard report["redis_topology"] == "cluster" else { return }
         let downAddresses = list("redis_primaries_down")
         redis.cluster = Cluster(
-            primaries: list("redis_primaries").compactMap { entry in
-                guard let equalsSign = entry.lastIndex(of: "="), let slots = Int64(entry[entry.index(after: equalsSign)...])
-                else {
-                    return nil
-                }
-                let address = String(entry[..<equalsSign])
-                return ClusterPrimary(address: address, slots: slots, isConnected: !downAddresses.contains(address))
-            },
+            primaries: list("redis_primaries").compactMap { ClusterPrimary($0, downAddresses: downAddresses) },
             epoch: number("redis_epoch"), slotsCovered: number("redis_slots_covered") ?? 0,
             switches: number("redis_switches") ?? 0, lastSwitchDuration: number("redis_last_switch_ms").map { .milliseconds($0) })
+    }
+}
+
+extension SidecarStatus.ClusterPrimary {
+    /// Reads `host:port=slots`. Returns `nil` if the text has another form.
+    fileprivate init?(_ text: String, downAddresses: [String]) {
+        guard let equalsSign = text.lastIndex(of: "="), let slots = Int64(text[text.index(after: equalsSign)...]) else {
+            return nil
+        }
+        let address = String(text[..<equalsSign])
+        self.init(address: address, slots: slots, isConnected: !downAddresses.contains(address))
     }
 }
 

@@ -37,8 +37,7 @@ extension HistoryLine {
         case "breaker":
             return .breakerSeen(
                 sidecar: try field("sidecar", sidecar), service: try field("service", service),
-                state: try breakerState(),
-                generation: try field("generation", generation),
+                state: try breakerState(), generation: try field("generation", generation),
                 until: untilNanoseconds.map { Instant(nanoseconds: $0) })
         case "fault":
             let word = try field("reason", reason)

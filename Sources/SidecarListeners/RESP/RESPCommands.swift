@@ -57,20 +57,8 @@ package final class RESPCommands {
         }
         runCounts[entry.command.rawValue] += 1
         connection.recordArrival(entry.command.rawValue, tag)
-        if let role = entry.role {
-            guard let caller = connection.session.caller else {
-                connection.reply(tag) { $0.error("NOAUTH", "send an API key first: AUTH key, or AUTH name key") }
-                return
-            }
-            guard role == .use || caller.role == .admin else {
-                connection.reply(tag) { $0.error("NOPERM", "\(entry.name) needs a key with the role admin") }
-                return
-            }
-        }
-        guard entry.arity.contains(request.count) else {
-            connection.reply(tag) {
-                $0.error("ERR", "wrong number of arguments for '\(entry.name.lowercased())'; usage: \(entry.usage)")
-            }
+        if let (code, message) = refusal(of: entry, argumentCount: request.count, by: connection.session.caller) {
+            connection.reply(tag) { $0.error(code, message) }
             return
         }
         if entry.command.isUnboundedListing {
@@ -85,6 +73,22 @@ package final class RESPCommands {
         } catch {
             connection.reply(tag) { $0.error(error) }
         }
+    }
+
+    /// Returns the error of a command that its caller may not run, or that has a wrong number of arguments.
+    private func refusal(
+        of entry: RESPCommandTable.Entry, argumentCount: Int, by caller: AccessControl.Caller?
+    ) -> (code: String, message: String)? {
+        if let role = entry.role {
+            guard let caller else { return ("NOAUTH", "send an API key first: AUTH key, or AUTH name key") }
+            guard role == .use || caller.role == .admin else {
+                return ("NOPERM", "\(entry.name) needs a key with the role admin")
+            }
+        }
+        guard entry.arity.contains(argumentCount) else {
+            return ("ERR", "wrong number of arguments for '\(entry.name.lowercased())'; usage: \(entry.usage)")
+        }
+        return nil
     }
 
     private func unknownCommandHint(_ request: RESPRequest) -> String {

@@ -40,13 +40,9 @@ struct ForcedStateChecker: HistoryChecker {
         case .forced(let service, let state?, let until):
             let since = requestedAt[service] ?? step.at
             let mayBeLost = faults.wasActive(.lostData, since: since) || faults.lastClockJump >= since
+            let end = until?.advanced(byMilliseconds: -Self.toleranceMilliseconds) ?? .distantFuture
             forced[service] =
-                mayBeLost
-                ? nil
-                : Forced(
-                    state: state == .open ? .open : .closed, since: step.at,
-                    until: (until ?? .distantFuture).advanced(
-                        byMilliseconds: until == nil ? 0 : -Self.toleranceMilliseconds))
+                mayBeLost ? nil : Forced(state: state == .open ? .open : .closed, since: step.at, until: end)
         case .breakerSeen(let sidecar, let service, let state, let generation, _):
             guard let forcedState = forced[service] else { return }
             guard step.at < forcedState.until else { return forced[service] = nil }

@@ -17,6 +17,7 @@ struct RefusalChecker: HistoryChecker {
     private static let refusalLifetimeMilliseconds: Int64 = 1000
     /// The tolerance for delayed answers and inaccurate clocks, in milliseconds.
     private static let toleranceMilliseconds: Int64 = 200
+    private static let maximumRefusalMilliseconds = refusalLifetimeMilliseconds + toleranceMilliseconds
 
     private struct FreeCapacity: Sendable {
         /// The free capacity at `knownSince`, less the cost of later calls.
@@ -113,9 +114,7 @@ struct RefusalChecker: HistoryChecker {
             if call.operation.waitMilliseconds > 0 { awaitedCost[service, default: 0] += demand.cost }
             guard let capacity = capacities[service], retryAfterMilliseconds >= 0,
                 capacity.amount - competingCost >= demand.cost,
-                call.invoked
-                    > capacity.knownSince.advanced(
-                        byMilliseconds: Self.refusalLifetimeMilliseconds + Self.toleranceMilliseconds),
+                call.invoked > capacity.knownSince.advanced(byMilliseconds: Self.maximumRefusalMilliseconds),
                 !faults.wasActive(.outage, since: capacity.knownSince.advanced(byMilliseconds: -recoveryMilliseconds)),
                 !faults.wasActive(.silence, since: capacity.knownSince.advanced(byMilliseconds: -recoveryMilliseconds))
             else { return }

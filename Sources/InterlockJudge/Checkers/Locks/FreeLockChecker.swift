@@ -131,17 +131,21 @@ struct FreeLockChecker: HistoryChecker {
         case .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
             clockJumped(at: step.at)
         case .faultEnded(_, let kind, let sidecar):
-            for number in locks.keys {
-                if kind.mayCause(.lostWrites), let end = locks[number]?.replicatedUntil {
-                    locks[number]?.recordPossibleHoldOfAll(until: end)
-                }
-                guard let ttlMilliseconds = locks[number]?.lateCalls.faultEnded(kind, sidecar: sidecar, faults: faults)
-                else { continue }
-                let end = rules.leaseEnd(ttlMilliseconds, after: step.at)
-                locks[number]?.recordPossibleHoldOfAll(until: end)
-            }
+            faultEnded(kind, sidecar: sidecar, at: step.at, faults: faults)
         default:
             return
+        }
+    }
+
+    private mutating func faultEnded(_ kind: FaultKind, sidecar: Int?, at instant: Instant, faults: FaultLog) {
+        for number in locks.keys {
+            if kind.mayCause(.lostWrites), let end = locks[number]?.replicatedUntil {
+                locks[number]?.recordPossibleHoldOfAll(until: end)
+            }
+            guard let ttlMilliseconds = locks[number]?.lateCalls.faultEnded(kind, sidecar: sidecar, faults: faults)
+            else { continue }
+            let end = rules.leaseEnd(ttlMilliseconds, after: instant)
+            locks[number]?.recordPossibleHoldOfAll(until: end)
         }
     }
 
