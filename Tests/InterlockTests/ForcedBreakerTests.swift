@@ -48,6 +48,30 @@ struct ForcedBreakerTests {
         }
     }
 
+    /// Redis fails over to a replica that has the trial but not the forced state: Specs/Breaker-failover.cfg.
+    @Test(
+        "A trial from before a forced state does not end it, even if Redis has lost the forced state",
+        arguments: [Outcome.ok, .error])
+    func lateTrialAfterFailover(outcome: Outcome) async throws {
+        var service = Self.service
+        service.breaker.consecutiveFailures = 1
+        service.breaker.openFor = .milliseconds(50) ... .milliseconds(50)
+        service.breaker.halfOpenPermits = 1
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await fleet.report(sidecar, .error)
+            try await fleet.expect(.halfOpen)
+            let trial = try await fleet.permit(sidecar)
+            let keys = ["interlock:breaker:{catalog}", "interlock:breaker:{catalog}:trials"]
+            for key in keys { #expect(try await fleet.cli("COPY", key, "replica:" + key).integer == 1) }
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .closed, forMilliseconds: 60_000, by: "ops")
+            for key in keys { #expect(try await fleet.cli("COPY", "replica:" + key, key, "REPLACE").integer == 1) }
+            let report = OutcomeReport(outcome: outcome)
+            #expect(try await sidecar.reportPermit(service: "catalog", permit: trial, report) == .closed)
+            #expect(try await sidecar.breaker(service: "catalog").fleet.forced == .closed)
+        }
+    }
+
     @Test("The history contains the reason")
     func historyContainsReason() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in

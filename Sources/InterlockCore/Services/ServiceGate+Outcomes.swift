@@ -38,7 +38,9 @@ extension ServiceGate {
             subjectPauses.pause(subject, until: now.advanced(byMilliseconds: milliseconds), now: now)
             pauseMilliseconds = nil
         }
-        if permit.isTrial {
+        // A trial of an earlier state decides nothing, although Redis would accept it after a failover that lost the
+        // current state.
+        if permit.isTrial, permit.generation >= breaker.snapshot.generation {
             // If slow calls opened the breaker, a slow trial counts as a failure.
             let isStillSlow = breaker.snapshot.cause == BreakerCause.slow.rawValue && outcome == .ok && isSlow
             return .trial(
