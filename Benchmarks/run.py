@@ -62,8 +62,9 @@ MODULES: dict[str, tuple[Any, ...]] = {
 #: Precedes the first table.
 READING = """\
 Each figure is the median of several rounds, in which both sides take turns. With ÷, *result* is the median of the
-rounds' ratios, because a slow moment of the machine slows both sides: compare ratios, not single figures. A ratio need
-not be the quotient of the two medians beside it. Only Growth, Cluster and times next to etcd's show that quotient."""
+rounds' ratios. Compare ratios, not single figures, because a slow machine slows both sides. Above 1, a ratio of rates
+favors Interlock. Except in Growth, in Cluster and for etcd's times, it need not be the quotient of the medians beside
+it."""
 TITLES = {part: "Other libraries, etcd" if part == "peers" else part.capitalize() for part in PARTS}
 #: The maximum number of rounds of some parts, whatever --rounds says.
 MAX_ROUNDS = {"growth": growth.MAX_ROUNDS, "capacity": 1}

@@ -40,8 +40,8 @@ services: {{}}
 EXPLANATION = f"""\
 Each group has a fresh sidecar and is measured once. The *bystander*, another client, makes at most
 {1 / PACE:,.0f} calls a second and keeps a lease alive. Only commands in flight are limited, to {PIPELINE:,} per
-connection; waiters and names are not. *Out of files*: {TOO_MANY} connections to a sidecar that may open {FILES}
-files."""
+connection; waiters and names are not. *Out of files* makes {TOO_MANY} connections to a sidecar that may open
+{FILES} files."""
 
 
 class Span(NamedTuple):

@@ -21,8 +21,9 @@ TAKES, FLIGHT = 60_000, 1_000
 MOVING, RATE = 120, 1_000
 MAX_DEVIATION, MAX_RATIO, MAX_MS = 0.2, 20, 50
 EXPLANATION = f"""\
-{COUNT:,} locks, and {COUNT:,} services with one limit each. One client makes {TAKES:,} takes, {FLIGHT:,} at a time.
-With more primaries, batches are smaller; all share two cores. Hash slots move under {RATE:,} operations/s."""
+There are {COUNT:,} locks, and {COUNT:,} services with one limit each. One client makes {TAKES:,} takes,
+{FLIGHT:,} at a time. With more primaries, batches are smaller; all share two cores. Hash slots move under {RATE:,}
+operations/s."""
 
 
 def names() -> list[str]:

@@ -22,7 +22,8 @@ KEY = "key:__rand_int__"
 COMMANDS_BOUND = 50
 EXPLANATION = f"""\
 redis-benchmark has 50 connections and pipelines of 16. *{SUBJECTS:,} keys* belong to as many
-[subjects](../start/concepts.md#limits). *Refused*: the sidecar remembers that the limit is used up."""
+[subjects](../start/concepts.md#limits). When calls are *refused*, the sidecar remembers that the
+limit is used up."""
 
 
 #: Uses up the limit whose refusals are measured.

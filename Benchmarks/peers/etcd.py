@@ -32,8 +32,9 @@ GO_PATH = "/usr/share/gocode"
 #: Locks need no service.
 CONFIGURATION = "services: {}"
 EXPLANATION = f"""\
-**etcd** is one member with its data in memory (`{MEMORY}`), behind its JSON gateway, and with its own Go client next
-to redigo. Production needs three or five. Times compare HTTP's."""
+**etcd** is one member with its data in memory (`{MEMORY}`). It is called through its JSON gateway, and by its own Go
+client, which is compared to redigo. Production needs three or five members. For times, the result divides Interlock's
+p99 or longest wait by etcd's, both over HTTP unless the row names Go clients."""
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:

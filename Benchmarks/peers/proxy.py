@@ -37,7 +37,8 @@ ADDED_BOUND, TAIL_BOUND = 1.0, 1.1
 EXPLANATION = f"""\
 nginx answers with {len(BODY):,} bytes, *directly* or through a proxy with a breaker (Envoy: outlier detection) and a
 limit that is never reached. Envoy has one worker and counts in memory, the sidecar in Redis; *bare Envoy* has no
-guards. {RATE:,} requests/s are an [open loop](bench.md#when-an-operation-is-due). *Added*: to the direct median."""
+guards. {RATE:,} requests/s are an [open loop](bench.md#when-an-operation-is-due). *Added* is relative to the direct
+median."""
 INTERLOCK, ENVOY, BARE, DIRECT = "Interlock", "Envoy", "bare Envoy", "direct"
 
 
