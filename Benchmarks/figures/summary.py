@@ -64,11 +64,11 @@ MISSED = {
     ),
     ("locks", "hand-over, 16+16 waiters: longest wait"): ("The longest wait is {} laps.", UNKNOWN),
     ("locks", "library, acquire and release: 64 callers ÷ SET NX PX, 50 clients"): (
-        "The library reaches {} times `SET`'s rate.",
+        "The Swift library reaches {} times `SET`'s rate.",
         SCRIPT,
     ),
     ("locks", "library, acquire and release: one caller ÷ redis-py"): (
-        "The library is {} times as fast as redis-py.",
+        "The Swift library is {} times as fast as redis-py.",
         THREADS,
     ),
     ("limits", "1,000 keys: LIMIT.TAKE ÷ INCRBY, per second"): (
