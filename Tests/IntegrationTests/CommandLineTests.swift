@@ -180,7 +180,7 @@ struct CommandLineTests {
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
                 try await eventually("status warns") {
                     _ = try await sidecar.interlock("lock", "acquire", "orders")
-                    return try await sidecar.interlock("status").errors.contains("Redis rejects commands: OOM")
+                    return try await sidecar.interlock("status").errors.contains("warning: Redis: OOM")
                 }
             }
         }

@@ -67,7 +67,8 @@ struct SidecarSummary: CommandOutput {
         guard status.redis.isUp, countsFleet else { return }
         // The sidecar sends one command to Redis for each member of the fleet.
         members = (try? await client.fleet()) ?? []
-        let (names, isComplete) = try await client.locks.names(limit: LockListing.standardLimit)
+        // Redis may reject the listing; the warnings then say why.
+        guard let (names, isComplete) = try? await client.locks.names(limit: LockListing.standardLimit) else { return }
         locksInFleet = (names.count, isComplete)
     }
 
@@ -75,7 +76,7 @@ struct SidecarSummary: CommandOutput {
     var warnings: [String] {
         var warnings: [String] = []
         let redis = status.redis
-        if redis.isUp, let failure = redis.failure { warnings.append("Redis rejects commands: \(failure)") }
+        if redis.isUp, let failure = redis.failure { warnings.append("Redis: \(failure)") }
         if let policy = redis.evictionPolicy, policy != Self.safeEvictionPolicy {
             warnings.append(
                 "Redis may evict keys (maxmemory-policy \(policy)), and evicting a lock loses it: set "

@@ -11,8 +11,8 @@ public struct SidecarStatus: Hashable, Sendable {
         package var scope: RedisScope?
         /// Whether the sidecar is connected to Redis.
         public var isUp: Bool
-        /// The reason why the connection is down. While it is up, the error with which Redis rejected a command in the
-        /// last ten seconds; `nil` without one.
+        /// The reason why the connection is down, or what fails while it is up, such as a primary of a cluster, or the
+        /// commands that Redis rejected in the last ten seconds; `nil` if nothing is known to fail.
         public var failure: String?
         /// The version of Redis; `nil` if unknown.
         public var version: String?
