@@ -42,6 +42,8 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     /// The open streams, oldest first.
     private var streams: [Stream] = []
     private var requestCount = 0
+    /// The stream that began last.
+    private var latestID = HTTP2StreamID.rootStream
     /// Whether `GOAWAY` was sent.
     private var isGoingAway = false
     /// The delay of window updates for received bytes, in milliseconds.
@@ -178,6 +180,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let arrival = host.begin(head, over: wire, isReused: requestCount > 1)
         let stream = Stream(id, arrival, host.drawBehavior())
         streams.append(stream)
+        latestID = id
         switch stream.behavior.mishap {
         case .closesUnread: return close()
         case .resets(.refused):
@@ -224,8 +227,8 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         case .resets(let error):
             advance(stream, [.pause(milliseconds: behavior.delayMilliseconds), .reset(HTTP2ErrorCode(error))])
         case .goesAway where !isGoingAway:
-            // `GOAWAY` either excludes later streams, which may be in flight, or excludes no streams.
-            goAway(last: random.happens(0.5) ? stream.id : .maxID)
+            // `GOAWAY` either excludes streams that are in flight, or excludes no streams.
+            goAway(last: random.happens(0.5) ? latestID : .maxID)
             advance(stream, steps(stream)[...])
         default: advance(stream, steps(stream)[...])
         }
