@@ -137,8 +137,8 @@ package struct DomainLimiter: ~Copyable, Sendable {
         var counter = counter
         let lifetimeMilliseconds = Self.lifetimeMilliseconds(of: limit)
         let registeredName = descriptor.override == nil ? counter : counter + ":" + limit.name
-        let newRegistry = SubjectRegistry(capacity: domain.maximumCounters)
-        if !registries[lifetimeMilliseconds, default: newRegistry]
+        let capacity = domain.maximumCounters
+        if !registries[lifetimeMilliseconds, default: SubjectRegistry(capacity: capacity)]
             .register(registeredName, windowMilliseconds: lifetimeMilliseconds, now: now)
         {
             counter = SubjectRegistry.overflow + (rule.map { "." + $0.path } ?? "")

@@ -2,7 +2,7 @@
 /// counters of the overflow subject, so made-up subjects cannot fill Redis or this process.
 ///
 /// The registry forgets a subject after one to two windows without a call; the subject's counters have lapsed by then.
-/// It stores 64-bit digests, so two subjects with the same digest count as one.
+/// The registry stores 64-bit digests, so two subjects with the same digest count as one.
 package struct SubjectRegistry: Sendable {
     /// The overflow subject, whose counters all subjects beyond the capacity share.
     package static let overflow = "~crowd"

@@ -11,7 +11,7 @@ package struct NetworkReason: CustomStringConvertible {
     package let errorCode: Int32?
 
     package init(_ error: any Error) {
-        // Of several attempted addresses, report the last.
+        // Report the error of the last attempted address.
         let lastError = (error as? NIOConnectionError)?.connectionErrors.last?.error ?? error
         errorCode = (lastError as? IOError)?.errnoCode
         description = errorCode.map(Self.explanation(ofCode:)) ?? Self.explanation(of: lastError)
