@@ -39,6 +39,21 @@ struct FollowedLeaseEndTests {
         }
     }
 
+    @Test(
+        "After a renewal for a shorter ttl that Redis does not answer, the lease ends at the earlier time",
+        arguments: [true, false])
+    func unansweredRenewalShortensLease(renews: Bool) async throws {
+        try await Fleet.run { fleet in
+            let (lease, followed) = try await Self.follow(in: fleet, renews: renews)
+            await fleet.server.pause()
+            await #expect(throws: InterlockError.self) {
+                try await fleet.sidecars[0].locks.renew(lease, ttl: .milliseconds(300))
+            }
+            #expect(try await Self.firstLoss(followed.losses) == .expired)
+            await fleet.server.resume()
+        }
+    }
+
     @Test("A coordinator that stops notifies every follower", arguments: [true, false])
     func coordinatorThatStopsNotifiesEveryFollower(renews: Bool) async throws {
         try await Fleet.run(of: 2) { fleet in

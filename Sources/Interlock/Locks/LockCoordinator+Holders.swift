@@ -48,6 +48,12 @@ extension LockCoordinator {
             leases.recordEnd(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
             completion(.lost)
         case .failure(let error):
+            if error.isOutcomeUnknown {
+                // Redis may have shortened the lease.
+                let deadline = LeaseValidity.deadline(ttlMilliseconds: script.ttlMilliseconds, sentAt: sentAt)
+                leases.shorten(name, token: script.token, fence: script.fence, to: deadline)
+                followedLeases.leaseShortened(name, token: script.token, fence: script.fence, to: deadline)
+            }
             completion(.failed(InterlockError(error)))
         }
     }
