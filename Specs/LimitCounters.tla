@@ -31,8 +31,7 @@ See(r, k, end) ==
          IF a < 0 THEN 0 ELSE IF a = 0 THEN Sum(k.log, {b \in Ages : b <= 0}) ELSE k.log[a]]]
 Used(r, k) == CASE r.alg = "sliding" -> Sum(k.log, Ages) [] r.alg = "gcra" -> Up(k.n, r.window) [] OTHER -> k.n
 Fits(r, k, n) == Used(r, k) + n <= r.cap
-\* Whether a window goes on. The product begins a fixed window again if all its units were refunded; with the proposed
-\* guard "keep_refunded_window" it would not.
+\* Whether a window goes on: with the guard "keep_refunded_window" even if all its units were refunded.
 Lasts(k) == k.n > 0 \/ (k.left > 0 /\ On("keep_refunded_window"))
 \* The end of a fixed window that a call reports: the known one if it is plausible.
 End(r, k, end) == IF ~Lasts(k) THEN r.length ELSE IF end \in 1..r.window THEN end ELSE k.left

@@ -59,4 +59,31 @@ struct RefundTests {
             #expect(try await fleet.cli("GET", "counter").integer == 3)
         }
     }
+
+    @Test("A fixed window whose calls were all refunded keeps its end")
+    func fixedWindowKeepsEnd() async throws {
+        let limit = LimitDefinition(name: "1m", limit: 2, window: .seconds(60))
+        try await Fleet.run(of: 2, services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
+            #expect(try await fleet.sidecars[0].take(service: "catalog").isAllowed)
+            // As `refund.lua` leaves it, 20 s before the window ends.
+            try await fleet.cli("DECR", "interlock:rate:{catalog}:1m")
+            try await fleet.cli("PEXPIRE", "interlock:rate:{catalog}:1m", "20000")
+            #expect(try await fleet.sidecars[1].take(service: "catalog").isAllowed)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 1)
+            let left = try await fleet.cli("PTTL", "interlock:rate:{catalog}:1m").integer ?? 0
+            #expect((1...20_000).contains(left))
+        }
+    }
+
+    @Test("A counter that was set by hand to nothing taken, or to less, begins a new window", arguments: ["0", "0.0", "-5"])
+    func counterSetByHand(value: String) async throws {
+        let limit = LimitDefinition(name: "1m", limit: 2, window: .seconds(60))
+        try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
+            #expect(try await fleet.sidecars[0].take(service: "catalog").isAllowed)
+            try await fleet.cli("SET", "interlock:rate:{catalog}:1m", value)
+            #expect(try await fleet.sidecars[0].take(service: "catalog").isAllowed)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 1)
+            #expect(try await fleet.cli("PTTL", "interlock:rate:{catalog}:1m").integer ?? 0 > 0)
+        }
+    }
 }

@@ -185,7 +185,7 @@ BUGS = [
     Bug(
         "every-take-begins-the-window",
         "batch.lua",
-        "if batch[ends + k] == 0 or left <= 0 or left > last then",
+        "if taken == 0 or batch[ends + k] == 0 or left <= 0 or left > last then",
         "if true then call('PEXPIRE', KEYS[k], window)",
         ("limits-refill",),
         RUSH,

@@ -44,11 +44,12 @@ for k = 1, #KEYS do
     -- The last ms counts, so the counter ends one window after its first ms.
     local last = window > 1 and window - 1 or 1
     local left = last
-    if taken > 0 then
-      -- The end of a window does not change. If the key was deleted and its window began again, the caller passes the
-      -- end of the deleted window until that end has passed.
+    -- The end of a window does not change, even if all its calls were refunded. Then the key is "0".
+    if taken > 0 or value == '0' then
+      -- If the key was deleted and its window began again, the caller passes the end of the deleted window until that
+      -- end has passed.
       left = batch[ends + k] + base
-      if batch[ends + k] == 0 or left <= 0 or left > last then
+      if taken == 0 or batch[ends + k] == 0 or left <= 0 or left > last then
         left = call('PTTL', KEYS[k])
         -- The key has no expiry, the window was longer, or the clock was set back.
         if left < 0 or left > last then

@@ -14,7 +14,7 @@ local function take_and_reply(used, details)
     local reset = ttl[k]
     if reset then
       if taken > 0 then
-        if before[k] > 0 then
+        if before[k] > 0 or values[k] == '0' then
           call('INCRBY', KEYS[k], taken == 1 and '1' or taken)
         else
           call('SET', KEYS[k], taken == 1 and '1' or taken, 'PX', reset)
