@@ -28,11 +28,11 @@ AcquireScript(s, k, t, ttl, candidate) == \* quorum-acquire.lua
   IF k.tok = None /\ candidate = "take" THEN
     <<[k EXCEPT !.tok = t, !.left = ttl, !.num = Mint(s, k)], <<"granted", Mint(s, k)>>>>
   ELSE IF k.tok = t THEN <<[k EXCEPT !.left = Max(@, ttl)], <<"renewed", k.num>>>> ELSE <<k, <<"held", k.num % 2>>>>
-FenceScript(k, t, f, ttl, found) == \* quorum-fence.lua; found: <<>>, or to restore <<number found, ticks since then>>
-  LET mine == k.tok = t  restore == found # <<>>  same == restore /\ k.num = found[1]
+FenceScript(k, t, f, ttl, found) == \* quorum-fence.lua; found: <<the number found>>; to restore also the ticks since
+  LET mine == k.tok = t  restore == DOMAIN found = 1..2  same == k.num = found[1]
       timely == restore /\ found[2] <= Window /\ found[2] < ttl
       left == IF timely /\ (same \/ ~mine) THEN Max(ttl - found[2], 1) ELSE 0
-      n == IF k.num > f /\ ~(IF restore THEN same /\ (mine \/ ~Odd(k.num)) ELSE ~Odd(k.num)) THEN MakeOdd(k.num) ELSE f
+      n == IF k.num > f /\ ~(same /\ (~Odd(k.num) \/ (restore /\ mine))) THEN MakeOdd(k.num) ELSE f
   IN IF ~mine /\ restore /\ k.tok # None THEN <<k, IF Odd(k.num) THEN 0 ELSE -1>>
      ELSE IF ~mine /\ (~restore \/ (Odd(k.num) /\ ~same) \/ ~timely) THEN <<k, 0>>
      ELSE <<[k EXCEPT !.tok = t, !.left = IF mine THEN Max(@, left) ELSE left, !.num = n], n>>
@@ -61,7 +61,7 @@ Round(a, v, now, waits) == \* QuorumRound.swift: the next state of attempt v aft
         !.rel = {s \in Servers \ In(v.vote, {"held"}) : a \in Shared \cup Renewing \/ now[s].tok = Token(a)}]
   IN CASE v.st = "ask" /\ valid /\ enough(yes) -> IF agreed = {} /\ a \in Shared /\ open # {} THEN v ELSE
             [v EXCEPT !.st = "record", !.fence = IF agreed # {} THEN Most(agreed) ELSE MakeOdd(top),
-                      !.vote = [s \in Servers |-> IF s \in yes THEN <<"fence", 0>> ELSE @[s]]]
+                      !.vote = [s \in Servers |-> IF s \in yes THEN <<"fence", @[s][2]>> ELSE @[s]]]
        [] v.st = "ask" -> IF valid /\ IsMajority(yes \cup open) THEN v ELSE gaveUp
        [] v.st = "record" /\ valid /\ (enough(done) \/ ~Has("record_fence")) ->
             [v EXCEPT !.st = "granted", !.left = IF Has("validity") THEN @ ELSE Valid,
@@ -87,8 +87,8 @@ Acquire(a, s) == \* quorum-acquire.lua; a grant that comes after the attempt fai
     IF att[a].st # "gaveup" THEN [att[a] EXCEPT !.vote[s] = r[2]]
     ELSE [att[a] EXCEPT !.vote[s] = <<"end", 0>>, !.rel = IF r[2][1] = "held" THEN @ ELSE @ \cup {s}])
 Fence(a, s) == \* quorum-fence.lua
-  LET r == FenceScript(srv[s], Token(a), att[a].fence, Ttl, <<>>) IN s \in Unfenced(att[a]) /\ Call(a, s, r,
-    [att[a] EXCEPT !.vote[s] = <<IF r[2] > 0 /\ att[a].st = "record" THEN "done" ELSE "end", 0>>])
+  LET v == att[a]  r == FenceScript(srv[s], Token(a), v.fence, Ttl, <<v.vote[s][2]>>) IN s \in Unfenced(v) /\
+    Call(a, s, r, [v EXCEPT !.vote[s] = <<IF r[2] > 0 /\ v.st = "record" THEN "done" ELSE "end", 0>>])
 TimeOut(a) == \* replies may be late; with "patient", only servers that are down do not reply
   /\ att[a].st \in {"ask", "record"} /\ (Has("patient") => \A s \in In(att[a].vote, {"out", "fence"}) : srv[s].away > 0)
   /\ UNCHANGED srv /\ Become(a, att[a], Round(a, att[a], srv, FALSE))

@@ -1,8 +1,9 @@
-import Interlock
 import InterlockCore
 import InterlockProcesses
 import RedisClient
 import Testing
+
+@testable import Interlock
 
 @Suite("Locks on a majority of three real Redis servers", .timeLimit(.minutes(2)))
 struct QuorumTests {
@@ -220,6 +221,23 @@ struct QuorumTests {
         }
     }
 
+    @Test("A repeated acquire replaces the higher number that one server minted for the owner")
+    func repeatedAcquireReplacesMintedNumber() async throws {
+        try await Quorum.run { quorum in
+            let request = try LockRequest("orders", ttl: 60_000, owner: "job-7")
+            let lease = try #require(try await quorum.sidecars[0].acquireLock(request))
+            try await eventually("the third server has recorded the fence") {
+                try await quorum.cli(2, "GET", "interlock:fence:{orders}").integer == lease.fence
+            }
+            // Recorded fences are odd, minted numbers even.
+            try await quorum.cli(2, "SET", "interlock:fence:{orders}", "\(lease.fence + 5)")
+            #expect(try await quorum.sidecars[0].acquireLock(request)?.fence == lease.fence)
+            try await eventually("the third server has recorded the fence again") {
+                try await quorum.cli(2, "GET", "interlock:fence:{orders}").integer == lease.fence
+            }
+        }
+    }
+
     @Test("An owner's failed retry does not end its lease")
     func failedRetry() async throws {
         try await Quorum.run { quorum in
@@ -295,6 +313,24 @@ struct QuorumTests {
             }
             #expect(holders.maximum == 1)
             #expect(holders.fencesRose)
+        }
+    }
+
+    @Test(
+        "A late record of a fence does not lower the number of a later grant",
+        arguments: [(2, 7), (6, 3)] as [(Int64, Int64)])
+    func lateRecordOfFence(numberFound: Int64, expected: Int64) async throws {
+        try await Fleet.run { fleet in
+            let base: Int64 = 1_700_000_000_000_000
+            let script = LockScripts(LockSettings(), isOnCluster: false).quorumFence
+            // The owner's second grant minted the number 6. Fence 3 is of the first grant, or of the same one.
+            try await fleet.cli("SET", "lock", "owner", "PX", "60000")
+            try await fleet.cli("SET", "fence", "\(base + 6)")
+            let reply = try await fleet.cli(
+                "EVAL", String(decoding: script.source, as: UTF8.self), "2", "lock", "fence", "owner", "\(base + 3)", "60000",
+                "\(base + numberFound)")
+            #expect(reply.integer == base + expected)
+            #expect(try await fleet.cli("GET", "fence").integer == base + expected)
         }
     }
 }

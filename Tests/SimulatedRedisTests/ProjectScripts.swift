@@ -97,8 +97,9 @@ struct ProjectScripts {
         case 0: return call("quorum-acquire", keys, [token(), ttl(), mode()])
         case 1:
             let fences = ["5", "1700000000000001", "1700000900000000"]
-            let restore = [pick(["0"] + fences), pick(["1700000000000", "1700000001000"]), pick(["100", "5000"])]
-            return call("quorum-fence", keys, [token(), pick(fences), ttl()] + (chance(50) ? restore : []))
+            let found = pick(["0", "1700000000000002"] + fences)
+            let restore = [pick(["1700000000000", "1700000001000"]), pick(["100", "5000"])]
+            return call("quorum-fence", keys, [token(), pick(fences), ttl(), found] + (chance(50) ? restore : []))
         case 2:
             let only = ["unrecorded", "5", "1700000000000001"]
             return call("quorum-release", keys, [token()] + (chance(50) ? [pick(only)] : []))

@@ -29,6 +29,8 @@ final class QuorumAttempt {
     private var round: QuorumRound
     /// For each server, whether the token may be stored there.
     private var mayHold: [Bool]
+    /// For each server, the number in its vote.
+    private var foundNumbers: [Int64]
     private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
     private var isAbandoned = false
     private var timer: Deadlines.Entry?
@@ -49,6 +51,7 @@ final class QuorumAttempt {
             servers: servers.count, ttlMilliseconds: request.ttlMilliseconds, startedAt: runtime.time.now(),
             awaitsEveryAnswer: request.hasOwnerToken)
         mayHold = Array(repeating: false, count: servers.count)
+        foundNumbers = Array(repeating: 0, count: servers.count)
     }
 
     func start() {
@@ -76,7 +79,11 @@ final class QuorumAttempt {
     private func serverAnswered(_ result: Result<QuorumRound.Vote, RedisError>, by server: QuorumServers.Server) {
         switch result {
         case .success(let vote):
-            if case .held = vote { mayHold[server] = false }
+            switch vote {
+            case .granted(let number), .renewed(let number): foundNumbers[server] = number
+            case .held: mayHold[server] = false
+            case .failed: break
+            }
             perform(round.vote(vote, by: server, now: runtime.time.now()))
         case .failure(let error):
             if firstFailure == nil { firstFailure = (server, error) }
@@ -116,7 +123,7 @@ final class QuorumAttempt {
         guard !isAbandoned else { return free(on: server) }
         let script = QuorumFenceScript(
             script: scripts.quorumFence, keys: runtime.keys, name: request.name, token: request.token, fence: fence,
-            ttlMilliseconds: request.ttlMilliseconds)
+            ttlMilliseconds: request.ttlMilliseconds, foundNumber: foundNumbers[server])
         servers.send(script, to: server) { [self] result in
             var isRecorded = false
             switch result {

@@ -102,7 +102,7 @@ final class QuorumRenewalAttempt {
         guard scheduleCheck() else { return }
         let script = QuorumFenceScript(
             script: scripts.quorumFence, keys: runtime.keys, name: lease.name, token: lease.token, fence: restore.fence,
-            ttlMilliseconds: lease.ttlMilliseconds, restore: restore)
+            ttlMilliseconds: lease.ttlMilliseconds, foundNumber: restore.found.number, restore: restore)
         servers.send(script, to: restore.server) { [self] result in
             switch result {
             case .success(.recorded(let number)): restored[restore.server] = number

@@ -45,6 +45,8 @@ struct QuorumFenceScript: ScriptCommand {
     var token: String
     var fence: Int64
     var ttlMilliseconds: Int64
+    /// The number that the server returned to the acquire or the renewal; 0 if it had none.
+    var foundNumber: Int64
     /// The restore of a missing lease; `nil` to record only the fence.
     var restore: QuorumRenewal.Restore?
 
@@ -64,8 +66,8 @@ struct QuorumFenceScript: ScriptCommand {
         encoder.append(token)
         encoder.append(fence)
         encoder.append(ttlMilliseconds)
+        encoder.append(foundNumber)
         guard let restore else { return }
-        encoder.append(restore.found.number)
         encoder.append(restore.found.timeMilliseconds)
         encoder.append(restore.windowMilliseconds)
     }
