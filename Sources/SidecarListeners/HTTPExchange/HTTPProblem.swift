@@ -111,7 +111,7 @@ extension HTTPProblem.Code {
         case .limited: "The limit is reached"
         case .open: "The breaker is open"
         case .busy: "Too many calls are in progress"
-        case .unavailable: "Redis cannot be reached or cannot serve"
+        case .unavailable: "Redis or this sidecar cannot serve the call"
         case .unreplicated: "Too few replicas confirmed the lease"
         case .upstreamFailed: "The call to the service failed"
         case .upstreamTimeout: "The service did not answer in time"

@@ -72,7 +72,7 @@ package struct RESPCommandTable: Sendable {
         case .echo: entry("ECHO message", 2...2)
         case .auth: entry("AUTH [name] key", 2...3, nil)
         case .hello: entry("HELLO [2|3 [AUTH name key] [SETNAME name]]", 1...many, nil)
-        case .client: entry("CLIENT ID|GETNAME|SETNAME name|SETINFO attribute value", 2...many)
+        case .client: entry("CLIENT ID|GETNAME|SETNAME name|SETINFO attribute value|LOSSES ON|OFF", 2...many)
         case .command: entry("COMMAND [COUNT|LIST|DOCS [name …]|INFO [name …]]", 1...many)
         case .info: entry("INFO [section …]", 1...many)
         case .select: entry("SELECT 0", 2...2)
