@@ -58,9 +58,14 @@ struct HTTPTestClient: Sendable {
         try await connected { inbound, outbound in
             try await outbound.write(ByteBuffer(string: request))
             var received = ""
-            for try await part in inbound {
-                received += String(buffer: part)
-                try await onReceipt(received)
+            do {
+                for try await part in inbound {
+                    received += String(buffer: part)
+                    try await onReceipt(received)
+                }
+            } catch {
+                print("\(request.debugDescription) failed with \(error), after these bytes: \(received.debugDescription)")
+                throw error
             }
             return received
         }

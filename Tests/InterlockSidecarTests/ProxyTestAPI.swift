@@ -23,7 +23,17 @@ struct ProxyTestAPI {
                 name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(upstream.port)\(path)"))
             configure(&service)
             try await HTTPTestAPI.with(keys: keys, services: [service]) { api in
-                try await body(ProxyTestAPI(api: api, upstream: upstream))
+                do {
+                    try await body(ProxyTestAPI(api: api, upstream: upstream))
+                } catch {
+                    let status = await api.coordinator.status
+                    print(
+                        """
+                        The upstream has received \(upstream.received.count) requests on \(upstream.connectionCount) \
+                        connections. The sidecar's status: \(status)
+                        """)
+                    throw error
+                }
             }
         }
     }
