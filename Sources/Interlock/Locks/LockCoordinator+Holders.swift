@@ -17,12 +17,6 @@ extension LockCoordinator {
             return
         }
         let sentAt = runtime.time.now()
-        // If the renewal shortens the lease, the holder must not rely on the previous deadline, even if the call fails.
-        if settings.waitReplicas > 0 {
-            leases.shorten(
-                name.text, token: token, fence: fence,
-                to: LeaseValidity.deadline(ttlMilliseconds: ttlMilliseconds, sentAt: sentAt))
-        }
         var script = RenewScript(keys: keys(name.text), token: token, ttlMilliseconds: ttlMilliseconds, fence: fence)
         runtime.pipeline.send(script) { [self] result in
             guard case .success(.heldByGroup) = result else {
@@ -48,12 +42,7 @@ extension LockCoordinator {
             leases.recordEnd(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
             completion(.lost)
         case .failure(let error):
-            if error.isOutcomeUnknown {
-                // Redis may have shortened the lease.
-                let deadline = LeaseValidity.deadline(ttlMilliseconds: script.ttlMilliseconds, sentAt: sentAt)
-                leases.shorten(name, token: script.token, fence: script.fence, to: deadline)
-                followedLeases.leaseShortened(name, token: script.token, fence: script.fence, to: deadline)
-            }
+            if error.isOutcomeUnknown { shortenLease(of: name, script, sentAt: sentAt) }
             completion(.failed(InterlockError(error)))
         }
     }
@@ -78,15 +67,21 @@ extension LockCoordinator {
             leases.recordEnd(name, token: token, fence: fence, .lost, now: now)
             completion(.lost)
         case .tooFew(let error):
-            // Enough replicas have the previous deadline, so it remains valid.
-            guard let previous = leases.deadline(of: name, token: token), previous > now else {
+            // Redis has the new deadline, and enough replicas have the previous one, so the earlier one is valid.
+            shortenLease(of: name, script, sentAt: sentAt)
+            guard let earlier = leases.deadline(of: name, token: token), earlier > now else {
                 completion(.failed(error))
                 return
             }
-            // The renewal makes the lease shorter.
-            if previous <= deadline { followedLeases.leaseShortened(name, token: token, fence: fence, to: previous) }
-            completion(.renewed(validMilliseconds: (previous.nanoseconds - now.nanoseconds) / 1_000_000))
+            completion(.renewed(validMilliseconds: (earlier.nanoseconds - now.nanoseconds) / 1_000_000))
         }
+    }
+
+    /// Applies the deadline of a renewal if it is earlier than the known one, because Redis has it or may have it.
+    private func shortenLease(of name: String, _ script: RenewScript, sentAt: Instant) {
+        let deadline = LeaseValidity.deadline(ttlMilliseconds: script.ttlMilliseconds, sentAt: sentAt)
+        leases.shorten(name, token: script.token, fence: script.fence, to: deadline)
+        followedLeases.leaseShortened(name, token: script.token, fence: script.fence, to: deadline)
     }
 
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseResult>) {
