@@ -1,5 +1,6 @@
 import InterlockCore
 import InterlockProcesses
+import Logging
 import RedisClient
 import Testing
 
@@ -18,6 +19,30 @@ struct ReplicaWaitTests {
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLock(request) }
             #expect(code == .unreplicated)
             try await Self.waitUntilFree(in: fleet)
+        }
+    }
+
+    @Test("The log reports once that too few replicas have leases, and once that enough have them again")
+    func logged() async throws {
+        let log = LineLog()
+        try await Self.withReplica(logger: Logger(label: "test") { _ in log }) { fleet, replica, _ in
+            func count(_ event: String) -> Int { log.lines.count { $0.contains("event=\(event) ") } }
+            var lockCount = 0
+            func acquire() async -> InterlockError.Code? {
+                lockCount += 1
+                let name = "job-\(lockCount)"
+                return await Self.code { _ = try await fleet.sidecars[0].acquireLock(try LockRequest(name, ttl: 600_000)) }
+            }
+            #expect(count("lock.unreplicated") == 0)
+            _ = try await replica.send(AnyCommand(["REPLICAOF", "NO", "ONE"]))
+            try await eventually("the replica is gone") { await acquire() == .unreplicated }
+            #expect(await acquire() == .unreplicated)
+            #expect(count("lock.unreplicated") == 1, "\(log.lines)")
+            #expect(count("lock.replicated") == 0)
+            let port = try #require(fleet.server.port)
+            _ = try await replica.send(AnyCommand(["REPLICAOF", "127.0.0.1", "\(port)"]))
+            try await eventually("locks are granted again") { await acquire() == nil }
+            #expect((count("lock.unreplicated"), count("lock.replicated")) == (1, 1), "\(log.lines)")
         }
     }
 
@@ -199,9 +224,10 @@ extension ReplicaWaitTests {
 
     /// Runs `body` with sidecars whose Redis has one synchronized replica, a client of the replica, and the replica.
     private static func withReplica(
-        sidecars: Int = 1, _ body: (Fleet, RedisClient, RedisServer) async throws -> Void
+        sidecars: Int = 1, logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+        _ body: (Fleet, RedisClient, RedisServer) async throws -> Void
     ) async throws {
-        try await Fleet.run(of: sidecars, locks: LockSettings(waitReplicas: 1)) { fleet in
+        try await Fleet.run(of: sidecars, locks: LockSettings(waitReplicas: 1), logger: logger) { fleet in
             try await RedisServer.withServer { server in
                 let replica = RedisClient(configuration: server.configuration)
                 try await replica.connect()

@@ -13,6 +13,8 @@ final class LockCoordinator {
     /// other commands of holders use the runtime's connection.
     let pipeline: any RedisSender
     private let replication: ReplicaWait
+    /// Whether the log's last line about replicas says that too few have leases.
+    private var isLoggedUnreplicated = false
     let watch: KeyWatch
     let followedLeases: FollowedLeaseRegistry
     let wakeChannels: WakeChannels
@@ -173,14 +175,26 @@ final class LockCoordinator {
         guard let server = pipeline.replyingConnection else {
             preconditionFailure("replicas must be awaited while the reply is handled")
         }
-        replication.countAcknowledgments(at: server) { [settings] result in
+        replication.countAcknowledgments(at: server) { [self] result in
             switch result {
-            case .success(let replicaCount) where replicaCount >= settings.waitReplicas: done(nil)
             case .success(let replicaCount):
-                done(.unreplicated(acknowledged: Int(replicaCount), wanted: settings.waitReplicas, consequence))
+                let isEnough = replicaCount >= settings.waitReplicas
+                logReplication(replicaCount, isEnough: isEnough)
+                done(
+                    isEnough
+                        ? nil : .unreplicated(acknowledged: Int(replicaCount), wanted: settings.waitReplicas, consequence))
             case .failure(let error): done(InterlockError(error))
             }
         }
+    }
+
+    /// Logs a change between enough and too few replicas.
+    private func logReplication(_ replicaCount: Int64, isEnough: Bool) {
+        guard isEnough == isLoggedUnreplicated else { return }
+        isLoggedUnreplicated = !isEnough
+        runtime.logger.log(
+            isEnough ? .lockReplicated : .lockUnreplicated,
+            ["acknowledged": "\(replicaCount)", "wanted": "\(settings.waitReplicas)"])
     }
 
     /// The result of waiting until replicas have a renewal.

@@ -11,6 +11,8 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
     case quorumConnected = "quorum.connected"
     case quorumLost = "quorum.lost"
     case lockBroken = "lock.broken"
+    case lockUnreplicated = "lock.unreplicated"
+    case lockReplicated = "lock.replicated"
     case lockPermitsDiffer = "lock.permits_differ"
     case breakerChanged = "breaker.changed"
     case breakerOpenedLocally = "breaker.alone"
@@ -35,6 +37,8 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
         case .quorumConnected: (.info, "A quorum server is connected")
         case .quorumLost: (.warning, "A quorum server is not connected; retrying")
         case .lockBroken: (.notice, "A lock was broken")
+        case .lockUnreplicated: (.warning, "Fewer replicas than locks.wait_replicas confirm leases; locks are refused")
+        case .lockReplicated: (.info, "Enough replicas confirm leases again")
         case .lockPermitsDiffer:
             (.warning, "A semaphore was requested with a different size; it keeps its size while it is held")
         case .breakerChanged: (.notice, "A breaker changed")
