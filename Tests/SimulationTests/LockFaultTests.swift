@@ -341,6 +341,21 @@ struct LockFaultTests {
         #expect((55_000...60_000).contains(shorter))
     }
 
+    @Test("On a quorum, the fence of a renewed lease is kept for as long as the lease, even if that is fence_lifetime")
+    func fenceOfRenewedLease() throws {
+        let stage = Stage(quorum: 3, locks: LockSettings(fenceLifetime: .seconds(60)))
+        let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 60_000)))?.lease)
+        stage.run(milliseconds: 20_000)
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 60_000)) else {
+            return #expect(Bool(false), "not extended")
+        }
+        stage.run(milliseconds: 100)
+        for host in stage.quorum {
+            func left(_ key: String) throws -> Int { try #require(Int(stage.cli("PTTL", key, on: host).dropFirst())) }
+            #expect(try left("interlock:fence:{orders}") >= left("interlock:lock:{orders}"))
+        }
+    }
+
     @Test(
         "An owner that acquires again for a shorter time keeps its longer lease",
         arguments: [(LockMode.exclusive, 0), (.shared, 0), (.permits(2), 0), (.exclusive, 3)])

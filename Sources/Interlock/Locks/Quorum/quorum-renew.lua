@@ -16,5 +16,5 @@ local time = math.floor(server_time() / 1000)
 if redis.call('GET', KEYS[1]) ~= token then return {0, number, time} end
 if only_fence and number > 0 and number ~= tonumber(only_fence) then return {0, number, time} end
 redis.call('PEXPIRE', KEYS[1], ttl)
-if number > 0 and redis.call('PTTL', KEYS[2]) < math.max(fence_lifetime, ttl) / 2 then keep_number(number, ttl) end
+if number > 0 and redis.call('PTTL', KEYS[2]) < math.max(fence_lifetime / 2, ttl) then keep_number(number, ttl) end
 return {1, number, time}
