@@ -146,6 +146,24 @@ struct LimitFaultTests {
         #expect(grantCount(1, on: stage) == 1)
     }
 
+    @Test("A refunded call of a time from which the clock was set back does not keep later calls in a sliding window")
+    func clockSetBackAfterARefund() throws {
+        let stage = Stage(services: [Self.service(.sliding, limit: 2, window: .seconds(10))])
+        #expect(grantCount(1, on: stage) == 1)
+        // As refund.lua leaves the log.
+        let refund = """
+            local entry = redis.call('HGET', KEYS[1], '1')
+            return redis.call('HSET', KEYS[1], '1', (string.gsub(entry, ':1$', ':0')), 'total', '0')
+            """
+        #expect(stage.cli("EVAL", refund, "1", "interlock:rate:{api}:main~sliding") == ":0")
+        stage.redis.setClock(aheadByMilliseconds: -5000)
+        #expect(grantCount(1, on: stage) == 1)
+        stage.run(milliseconds: 9000)
+        #expect(grantCount(1, on: stage) == 1)
+        stage.run(milliseconds: 1500)
+        #expect(grantCount(1, on: stage) == 1)
+    }
+
     @Test(
         "A client that retries after the time it was given is granted, within a second at a limit of one per second",
         arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])

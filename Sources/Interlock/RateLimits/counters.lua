@@ -245,7 +245,7 @@ local function open_log(key, window, time)
 
   -- Stores the current grant, or withdraws its amount if it is negative, and drops expired entries.
   function log.write(taken)
-    if is_set_back and total > 0 then restamp() end
+    if is_set_back and head + dropped <= tail then restamp() end
     if taken < 0 then take_back(-taken) end
     if taken > 0 then
       redis.call(
