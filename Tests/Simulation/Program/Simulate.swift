@@ -54,6 +54,14 @@ struct Simulate: ParsableCommand {
     @Option(help: ArgumentHelp("Write the history of --seed to a file, for `interlock bench check`.", valueName: "file"))
     var history: String?
 
+    @Option(help: ArgumentHelp("Write each call of a script to a file, for `make specs-traces`.", valueName: "file"))
+    var scripts: String?
+
+    @Option(
+        parsing: .upToNextOption,
+        help: ArgumentHelp("Plant a bug: replace the first text with the second one in the scripts.", valueName: "text"))
+    var replace: [String] = []
+
     @Flag(help: "Print everything that Redis reads and writes.")
     var traffic = false
 
@@ -70,6 +78,7 @@ struct Simulate: ParsableCommand {
             throw ValidationError("--operations: expected 1 to 1000000, got \(operations)")
         }
         guard history == nil || seed != nil else { throw ValidationError("--history needs --seed") }
+        guard replace.isEmpty || replace.count == 2 else { throw ValidationError("--replace needs the old and the new text") }
         guard !shrink || seed != nil else { throw ValidationError("--shrink needs --seed") }
     }
 
@@ -85,9 +94,12 @@ struct Simulate: ParsableCommand {
         fixHashing()
         var totals = Totals()
         var progress = Progress()
+        let scriptFile = try scripts.map(LineFile.init)
         for seed in self.seed.map({ [$0] }) ?? Array(first..<first + UInt64(seeds)) {
             let world = World(seed: seed)
             if traffic { world.tap { print($0) } }
+            if replace.count == 2 { world.replaceInScripts(replace[0], with: replace[1]) }
+            if let scriptFile { world.traceScripts { scriptFile.write($0) } }
             let result = world.run(operations: operations)
             totals.add(result)
             if let history { try result.write(to: history) }
@@ -105,6 +117,7 @@ struct Simulate: ParsableCommand {
             progress.update(totals, of: self.seed == nil ? seeds : 1)
             if untilFound, !result.unknownFindings.isEmpty { break }
         }
+        try scriptFile?.close()
         try totals.write(asJSON: json)
         if totals.unknown > 0 { throw ExitCode(1) }
     }
@@ -118,6 +131,32 @@ struct Simulate: ParsableCommand {
         for (name, finding) in knownFindings where totals.knownSeeds[name] == result.seed {
             print("seed \(result.seed): known \(name), \(finding.count) times, first: \(finding.first)")
         }
+    }
+}
+
+/// A file that receives lines. Reports the first failed write when it is closed.
+private final class LineFile {
+    private let path: String
+    private let file: UnsafeMutablePointer<FILE>
+
+    init(path: String) throws {
+        self.path = path
+        guard let file = fopen(path, "w") else { throw LineFile.error(path) }
+        self.file = file
+    }
+
+    func write(_ line: String) {
+        fputs(line, file)
+        fputc(10, file)
+    }
+
+    func close() throws {
+        let hasFailed = ferror(file) != 0
+        guard fclose(file) == 0, !hasFailed else { throw LineFile.error(path) }
+    }
+
+    private static func error(_ path: String) -> ValidationError {
+        ValidationError("--scripts: cannot write \(path): \(String(cString: strerror(errno)))")
     }
 }
 

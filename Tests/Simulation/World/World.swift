@@ -243,6 +243,23 @@ package final class World {
         }
     }
 
+    /// Plants a bug: replaces text in the scripts that servers load from now on.
+    package func replaceInScripts(_ old: String, with new: String) {
+        for host in state.machines.hosts + state.quorum { host.server.scriptEdit = ScriptEdit(old: old, new: new) }
+    }
+
+    /// Passes each call of a script to `report` as a line of JSON, and before its first call the script's source.
+    package func traceScripts(_ report: @escaping (String) -> Void) {
+        var digests: Set<String> = []
+        for host in state.machines.hosts + state.quorum {
+            let name = host.name
+            host.server.onScriptCall = { call in
+                if digests.insert(call.scriptDigest).inserted { report(call.sourceJSON) }
+                report(call.json(server: name))
+            }
+        }
+    }
+
     /// Kills the lock, limit and permit clients of one sidecar. Others replace them after this many milliseconds.
     func killClients(ofSidecar sidecar: Int, forMilliseconds milliseconds: Int64) {
         for client in killableClients where client.sidecar == sidecar { client.die(forMilliseconds: milliseconds) }

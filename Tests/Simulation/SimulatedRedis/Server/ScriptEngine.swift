@@ -8,6 +8,7 @@ final class ScriptEngine {
     struct Script {
         /// The SHA-1 digest of the source, in hexadecimal.
         let digest: Bytes
+        let source: Bytes
         /// The reference to the function in Lua's registry.
         fileprivate let reference: Int32
     }
@@ -48,7 +49,8 @@ final class ScriptEngine {
     func load(_ source: Bytes) throws(CommandError) -> Script {
         let digest = Self.digest(of: source)
         if let script = scripts[digest] { return script }
-        let status = source.storage.withUnsafeBufferPointer { buffer in
+        let edited = server.scriptEdit?.applied(to: source) ?? source
+        let status = edited.storage.withUnsafeBufferPointer { buffer in
             buffer.withMemoryRebound(to: CChar.self) {
                 luaL_loadbuffer(lua.state, $0.baseAddress, $0.count, "@user_script")
             }
@@ -57,7 +59,7 @@ final class ScriptEngine {
             defer { lua.drop() }
             throw CommandError("ERR Error compiling script (new function): \(lua.bytes(-1)?.text ?? "")")
         }
-        let script = Script(digest: digest, reference: luaL_ref(lua.state, LUA_REGISTRYINDEX))
+        let script = Script(digest: digest, source: source, reference: luaL_ref(lua.state, LUA_REGISTRYINDEX))
         scripts[digest] = script
         return script
     }
@@ -71,6 +73,19 @@ final class ScriptEngine {
     }
 
     func run(
+        _ script: Script, keys: ArraySlice<Bytes>, arguments: ArraySlice<Bytes>, for call: Invocation
+    ) -> Reply {
+        guard let report = server.onScriptCall else { return execute(script, keys: keys, arguments: arguments, for: call) }
+        let before = keys.map(server.existingEntry)
+        let reply = execute(script, keys: keys, arguments: arguments, for: call)
+        report(
+            ScriptCall(
+                digest: script.digest, source: script.source, keys: Array(keys), arguments: Array(arguments), reply: reply,
+                microseconds: server.microseconds, before: before, after: keys.map(server.existingEntry)))
+        return reply
+    }
+
+    private func execute(
         _ script: Script, keys: ArraySlice<Bytes>, arguments: ArraySlice<Bytes>, for call: Invocation
     ) -> Reply {
         running = RunningScript(call: call)

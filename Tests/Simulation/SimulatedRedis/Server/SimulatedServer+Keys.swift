@@ -9,6 +9,11 @@ extension SimulatedServer {
         return nil
     }
 
+    /// Returns a key's entry. Changes nothing, even if the key has expired.
+    func existingEntry(_ key: Bytes) -> Keyspace.Entry? {
+        keyspace[key].flatMap { hasExpired($0) ? nil : $0 }
+    }
+
     /// Returns whether an entry has expired. A key still exists in the millisecond in which it expires.
     func hasExpired(_ entry: Keyspace.Entry) -> Bool {
         entry.expiryMilliseconds.map { milliseconds > $0 } ?? false

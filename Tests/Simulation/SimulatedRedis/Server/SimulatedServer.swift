@@ -29,6 +29,10 @@ package final class SimulatedServer {
     package var isReplicaReadOnly = true
     /// Receives the changes of each command, if the server has `replication`.
     package var onUpdate: ((ReplicationUpdate) -> Void)?
+    /// Text to replace in the scripts that clients load, which keep their digests; `nil` runs them unchanged.
+    package var scriptEdit: ScriptEdit?
+    /// Receives each call of a script, after it ran.
+    package var onScriptCall: ((ScriptCall) -> Void)?
     /// Runs a closure after this many microseconds; `nil` if the server has no timers. `WAIT` then never times out.
     package var schedule: ((Int64, @escaping () -> Void) -> Void)?
     /// The server's view of its cluster; `nil` if it is not part of one.
@@ -122,6 +126,7 @@ package final class SimulatedServer {
         let former = SimulatedServer(commands: commands, now: readMicroseconds)
         former.keyspace = keyspace
         former.condition = .readOnly
+        former.scriptEdit = scriptEdit
         former.lastConnectionID = lastConnectionID
         (former.connections, former.subscriptions, former.tracking) = (connections, subscriptions, tracking)
         for connection in connections { connection.server = former }
