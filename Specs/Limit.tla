@@ -1,8 +1,8 @@
 ------------------------------------------------ MODULE Limit ------------------------------------------------
-\* Rate limits of a fleet over one Redis. Each script call is one action. LimitCounters.tla has the arithmetic of the
-\* scripts, and LimitQuota.tla specifies Envoy's quotas. Time is unbounded and counted in ticks. Every stored time is
-\* relative to now, because the scripts use only differences of times, so the state is finite.
-EXTENDS Integers, FiniteSets, TLC
+\* Rate limits of a fleet over one Redis. Each script call is one action. LimitScripts.tla has the scripts, which
+\* LimitTrace.tla compares with real calls. LimitQuota.tla specifies Envoy's quotas. Time is unbounded, in ticks. Every
+\* stored time is relative to now, because the scripts use only differences of times, so the state is finite.
+EXTENDS Integers, FiniteSets, Sequences, TLC
 CONSTANTS
   Callers,         \* the clients, each with a sidecar of its own
   Limits,          \* the limits of every call, each named after its algorithm: "fixed", "aligned", "sliding", "gcra"
@@ -11,7 +11,7 @@ CONSTANTS
   Costs,           \* the costs of calls
   Faults,          \* what may happen besides takes: see Init, Refund, Replicate and Fault
   MaxFaults, Jump, \* how many faults happen at most, and the ticks by which a clock jumps at most
-  Guards           \* the safeguards in force: see LimitCounters, Part and Decide
+  Guards           \* the safeguards in force: see LimitCounters, Part and Mode
 VARIABLES
   keys,    \* Redis: the counter of each limit
   rep,     \* the replica's copy of keys
@@ -28,15 +28,16 @@ vars == <<keys, rep, phase, ends, local, cut, calls, retry, recent, win, faults>
 
 Sidecars == Cardinality(Callers)
 LongWindow == IF Limit >= Sidecars THEN Window ELSE (Window * Sidecars + Limit - 1) \div Limit
-INSTANCE LimitCounters WITH Ages <- -(Jump * MaxFaults)..LongWindow
+INSTANCE LimitScripts WITH Unit <- 1
 Calendar == {"fixed", "aligned"} \cap Limits
 
 \* The rules in Redis, and the part of each that a sidecar applies without Redis (LocalQuota.swift).
-Rule == [l \in Limits |-> [alg |-> l, window |-> Window, cap |-> IF l = "gcra" THEN Burst + 1 ELSE Limit,
+Rule == [l \in Limits |-> [alg |-> l, limit |-> Limit, window |-> Window, shadow |-> FALSE,
+                           cap |-> IF l = "gcra" THEN Burst + 1 ELSE Limit,
                            length |-> IF l = "aligned" THEN Window - phase ELSE Window]]
 Part == IF ~On("local_quota") THEN Rule ELSE [l \in Limits |->
   LET window == IF l = "gcra" THEN Window * Sidecars ELSE LongWindow
-  IN [alg |-> l, window |-> window, cap |-> Max(1, Rule[l].cap \div Sidecars), length |-> window]]
+  IN [Rule[l] EXCEPT !.window = window, !.cap = Max(1, @ \div Sidecars), !.length = window]]
 
 None == [l \in Limits |-> Empty]
 NoCall == [cost |-> 0, age |-> 0, since |-> [l \in Limits |-> 0]]
@@ -47,12 +48,17 @@ Init ==
   /\ retry = NoRetry /\ recent = [l \in Limits |-> [a \in 0..Window |-> 0]]
   /\ win = [l \in Calendar |-> [left |-> 0, age |-> 0, sum |-> 0]]
 
-\* The decision on a call of cost n: whether it is granted, from which limits it takes, and the wait after a refusal.
-Decide(r, k, end, n) ==
-  LET fits == {l \in Limits : Fits(r[l], k[l], n)}
-      waits == {0} \cup {Wait(r[l], k[l], end, Min(n, r[l].cap)) : l \in Limits \ fits}
-  IN [granted |-> fits = Limits, takes |-> IF fits = Limits \/ ~On("all_or_none") THEN fits ELSE {},
-      wait |-> CHOOSE w \in waits : \A v \in waits : w >= v]
+\* The counters as the model keeps them: see Joined.
+Kept(k) == [l \in Limits |-> [k[l] EXCEPT !.log = Joined(@)]]
+\* A call of cost n, which is a batch of one run, and the decision in its reply v: whether it is granted, from which
+\* limits it takes, and the wait after a refusal.
+Mode == IF On("all_or_none") THEN "all" ELSE "each"
+Call(n) == <<[count |-> 1, waits |-> FALSE, cost |-> [l \in Limits |-> n]]>>
+Decision(v) ==
+  LET fits == IF v.all THEN Limits ELSE {l \in Limits : v.runs[1].fit[l] = 1}
+      waits == {0} \cup {v.runs[1].wait[l] : l \in Limits \ fits}
+  IN [granted |-> v.all, takes |-> IF v.all \/ Mode = "each" THEN fits ELSE {},
+      wait |-> CHOOSE w \in waits : \A x \in waits : w >= x]
 \* Updates the ghosts. A window lasts for its true length at least, and for as long as Redis counts in it. A grant is
 \* competition for the other callers. A call that can never be granted is not retried.
 Answer(c, n, r, d) ==
@@ -65,25 +71,24 @@ Answer(c, n, r, d) ==
        IF \E l \in Limits : n > r[l].cap THEN NoRetry[c] ELSE [cost |-> n, left |-> d.wait]]
 \* take.lua (throttle.lua if Limits = {"gcra"}): caller c takes n units from all limits or from none.
 Take(c, n) ==
-  LET k == [l \in Limits |-> See(Rule[l], keys[l], IF l = "fixed" THEN ends[c] ELSE 0)]
-      d == Decide(Rule, k, ends[c], n)
-      end == End(Rule["fixed"], k["fixed"], ends[c])
-  IN /\ c \notin cut /\ keys' = [l \in Limits |-> IF l \in d.takes THEN Add(Rule[l], k[l], n) ELSE k[l]]
-     /\ ends' = IF "fixed" \in Limits /\ k["fixed"].n > 0 THEN [ends EXCEPT ![c] = end] ELSE ends
-     /\ calls' = IF ~d.granted \/ "client_leaves" \notin Faults THEN calls ELSE [calls EXCEPT ![c] =
+  \E take \in {TakeScript(Rule, keys, [l \in Limits |-> IF l = "fixed" THEN ends[c] ELSE 0], Mode, Call(n))} :
+  LET v == take[2]
+      end == v.reset["fixed"]
+  IN /\ c \notin cut /\ keys' = Kept(take[1])
+     /\ ends' = IF "fixed" \in Limits /\ v.before["fixed"] > 0 THEN [ends EXCEPT ![c] = end] ELSE ends
+     /\ calls' = IF ~v.all \/ "client_leaves" \notin Faults THEN calls ELSE [calls EXCEPT ![c] =
           [cost |-> n, age |-> 0, since |-> [l \in Limits |-> Since(Rule[l], keys'[l], end)]]]
-     /\ Answer(c, n, Rule, d) /\ UNCHANGED <<rep, phase, local, cut, faults>>
+     /\ Answer(c, n, Rule, Decision(v)) /\ UNCHANGED <<rep, phase, local, cut, faults>>
 \* LocalCounters.swift, with when_redis_is_down: local. Not a script.
 TakeLocal(c, n) ==
-  LET d == Decide(Part, local[c], 0, n)
-  IN /\ c \in cut
-     /\ local' = [local EXCEPT ![c] = [l \in Limits |-> IF l \in d.takes THEN Add(Part[l], @[l], n) ELSE @[l]]]
-     /\ Answer(c, n, Part, d) /\ UNCHANGED <<keys, rep, phase, ends, cut, calls, faults>>
+  \E take \in {TakeScript(Part, local[c], [l \in Limits |-> 0], Mode, Call(n))} :
+     /\ c \in cut /\ local' = [local EXCEPT ![c] = Kept(take[1])]
+     /\ Answer(c, n, Part, Decision(take[2])) /\ UNCHANGED <<keys, rep, phase, ends, cut, calls, faults>>
 \* refund.lua: the client of caller c's latest grant left before its answer.
 Refund(c) ==
   LET call == calls[c] IN
   /\ call.cost > 0 /\ c \notin cut /\ calls' = [calls EXCEPT ![c] = NoCall]
-  /\ keys' = [l \in Limits |-> Credit(Rule[l], keys[l], call.cost, call.since[l])]
+  /\ keys' = Kept([l \in Limits |-> RefundScript(Rule[l], keys[l], call.cost, call.since[l])[1]])
   /\ recent' = [l \in Limits |-> [recent[l] EXCEPT ![call.age] = @ - call.cost]]
   /\ win' = [l \in Calendar |-> IF call.age > win[l].age THEN win[l] ELSE [win[l] EXCEPT !.sum = @ - call.cost]]
   /\ UNCHANGED <<rep, phase, ends, local, cut, retry, faults>>

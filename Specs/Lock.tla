@@ -1,7 +1,7 @@
 ---- MODULE Lock ----
 \* An exclusive lock: leases with fences on one Redis and its replicas, and the queue of waiting sidecars. One call of a
 \* script is one action; it takes what the script receives, and sets what its reply says. Events name what may happen,
-\* Guards the safeguards in force. LockState.tla has the constants, the variables and the fragments of the scripts.
+\* Guards the safeguards in force. LockScripts.tla has the scripts, LockState.tla the constants and the variables.
 EXTENDS LockState
 \* ---- Clients
 Join(c) == /\ "wait" \in Events /\ Home[c] \notin net.dead /\ call[c] = NoCall /\ lease[c].left = 0 /\ ~Waits(c)
@@ -35,40 +35,39 @@ Write(c) == LET l == lease[c] IN   \* even after the lease, because the client m
   /\ ghost' = [ghost EXCEPT !.seen = Max(@, l.f), !.newest = Max(@, l.g), !.stale = @ \/ l.g < ghost.newest]
   /\ UNCHANGED <<db, net, lease, call, sent, side>>
 \* ---- Scripts, on a server s that accepts writes
-Acquire(c, s) == \* acquire-free.lua, acquire.lua
-  LET d == db[s]  t == Home[c]  w == Waits(c)  q == Alive(d.queue)  ttl == call[c].ttl
-      new == IF d.holder = Free THEN HandOver(s, q) ELSE d IN
+Acquire(c, s) ==
+  LET d == db[s]  t == Home[c]  w == Waits(c)
+      r == AcquireScript(d, [token |-> c, ttl |-> call[c].ttl, take |-> TRUE, owner |-> "owner" \in Events,
+                             ticket |-> IF w THEN t ELSE Free, more |-> w /\ Len(side[t].q) > 1], Env(s)) IN
   /\ call[c].op = "acquire" /\ call[c].at = Free /\ UNCHANGED <<net, lease, sent>>
-  /\ CASE \/ d.holder = Free /\ (q = <<>> \/ (w /\ First(q) = t) \/ "queue_first" \notin Guards)
-          \/ w /\ d.holder = t ->
-            Grant(s, c, IF w THEN Requeue(q, t) ELSE q, ttl, call[c].left, IF w THEN 1 ELSE 0)
-       [] d.holder = c /\ "owner" \in Events ->   \* the owner has it already: the same fence, and no earlier end
-            /\ db' = [db EXCEPT ![s].left = Max(@, ttl), ![s].queue = IF w THEN Requeue(@, t) ELSE @]
-            /\ call' = [call EXCEPT ![c] = [@ EXCEPT !.at = s, !.f = d.fence, !.g = NextGrant]]
-            /\ ghost' = [ghost EXCEPT !.n = NextGrant, !.rose = @ /\ d.fence >= ghost.hi]
-            /\ side' = [side EXCEPT ![t].q = Without(@, c)]
-       [] OTHER -> /\ db' = [db EXCEPT ![s] = IF w THEN [new EXCEPT !.queue = Enqueue(@, t)] ELSE new]
-                   /\ call' = [call EXCEPT ![c] = NoCall] /\ ghost' = Counted(s, t) /\ UNCHANGED side
-Matches(d, c, f) == d.holder = c /\ ("fenced" \in Guards => d.fence = f)
-Renew(c, s) == \* renew.lua, fenced-renew.lua
-  /\ call[c].op = "renew" /\ call[c].at = Free /\ UNCHANGED <<net, sent, side, ghost>>
-  /\ IF Matches(db[s], c, call[c].f)
-     THEN db' = [db EXCEPT ![s].left = call[c].ttl] /\ call' = [call EXCEPT ![c].at = s] /\ UNCHANGED lease
-     ELSE call' = [call EXCEPT ![c] = NoCall] /\ lease' = [lease EXCEPT ![c].left = 0] /\ UNCHANGED db
-Release(c, f, s) == \* release-quick.lua, release.lua, fenced-release.lua
-  LET d == db[s]  t == Home[c]  w == side[t].q  n == side[t].n  ttl == CHOOSE x \in Ttls : TRUE
+  /\ CASE r[2].is = "granted" -> Grant(s, c, r[1], call[c].ttl, call[c].left, IF w THEN 1 ELSE 0)
+       [] r[2].is = "extended" ->
+            /\ db' = [db EXCEPT ![s] = r[1]] /\ side' = [side EXCEPT ![t].q = Without(@, c)]
+            /\ call' = [call EXCEPT ![c] = [@ EXCEPT !.at = s, !.f = r[2].fence, !.g = NextGrant]]
+            /\ ghost' = [ghost EXCEPT !.n = NextGrant, !.rose = @ /\ r[2].fence >= ghost.hi]
+       [] OTHER -> /\ db' = [db EXCEPT ![s] = r[1]] /\ call' = [call EXCEPT ![c] = NoCall]
+                   /\ ghost' = Counted(s, t) /\ UNCHANGED side
+Only(f) == IF "fenced" \in Guards THEN f ELSE 0
+Renew(c, s) ==
+  LET r == RenewScript(db[s], [token |-> c, only |-> Only(call[c].f), ttl |-> call[c].ttl, keeps |-> FALSE]) IN
+  /\ call[c].op = "renew" /\ call[c].at = Free /\ UNCHANGED <<net, sent, side, ghost>> /\ db' = [db EXCEPT ![s] = r[1]]
+  /\ IF r[2].is = "renewed" THEN call' = [call EXCEPT ![c].at = s] /\ UNCHANGED lease
+     ELSE call' = [call EXCEPT ![c] = NoCall] /\ lease' = [lease EXCEPT ![c].left = 0]
+Release(c, f, s) ==
+  LET t == Home[c]  w == side[t].q  n == side[t].n  ttl == CHOOSE x \in Ttls : TRUE
       on == n \in 1..(MaxTurn - 1)            \* whether the sidecar's turn may continue
       next == w /= <<>> /\ WaitReplicas = 0   \* a grant here could not wait for replicas
-      rest == IF on /\ Len(w) > 1 THEN d.queue ELSE Requeue(d.queue, t) IN
+      r == ReleaseScript(db[s], [token |-> c, only |-> Only(f), next |-> IF next THEN Head(w) ELSE Free,
+                                 ttl |-> IF "successor_ttl" \in Guards THEN ttl ELSE Claim,
+                                 ticket |-> t, on |-> on, more |-> Len(w) > 1, quick |-> on /\ Len(w) > 1,
+                                 own |-> {t}], Env(s)) IN
   /\ <<c, f>> \in sent /\ sent' = sent \ {<<c, f>>} /\ UNCHANGED <<net, lease>>
-  /\ CASE ~Matches(d, c, f) -> UNCHANGED <<db, call, side, ghost>>
-       [] Matches(d, c, f) /\ next /\ (on \/ First(d.queue) \in {Free, t}) ->   \* to the sidecar's next waiter
-            Grant(s, Head(w), rest, ttl, ttl - Margin, IF on THEN n + 1 ELSE 1)
-       [] OTHER -> /\ db' = [db EXCEPT ![s] = HandOver(s, IF next THEN Enqueue(d.queue, t) ELSE d.queue)]
+  /\ CASE r[2].is = "missing" -> UNCHANGED <<db, call, side, ghost>>
+       [] r[2].is = "passed" -> Grant(s, Head(w), r[1], ttl, ttl - Margin, IF on THEN n + 1 ELSE 1)
+       [] OTHER -> /\ db' = [db EXCEPT ![s] = r[1]]
                    /\ side' = [side EXCEPT ![t].n = 0] /\ ghost' = Counted(s, t) /\ UNCHANGED call
-Leave(t, s) == LET q == Without(db[s].queue, t) IN   \* leave.lua: nobody waits behind the ticket
-  /\ side[t].q = <<>> /\ t \notin net.dead /\ (q /= db[s].queue \/ db[s].holder = t)
-  /\ db' = [db EXCEPT ![s] = IF db[s].holder = t THEN HandOver(s, q) ELSE [@ EXCEPT !.queue = q]]
+Leave(t, s) == LET d == LeaveScript(db[s], t, Env(s))[1] IN
+  /\ side[t].q = <<>> /\ t \notin net.dead /\ d /= db[s] /\ db' = [db EXCEPT ![s] = d]
   /\ UNCHANGED <<net, lease, call, sent, side, ghost>>
 \* ---- Time and faults
 Age(d) == [d EXCEPT !.recent = FALSE, !.left = Max(@, 1) - 1, !.holder = IF d.left > 1 THEN @ ELSE Free]
@@ -95,7 +94,7 @@ Disturb(s, e) == LET d == db[s] IN   \* a server loses its data, or its fence la
        [] e = "back" -> [d EXCEPT !.left = IF @ > 0 THEN @ + 1 ELSE 0]
        [] e = "forget" /\ d.holder = Free /\ ~d.recent /\ ("fence_until_clock" \in Guards => ~net.back) ->
             [d EXCEPT !.fence = 0]
-       [] e = "break" /\ s \in net.live /\ d.holder /= Free -> HandOver(s, d.queue)
+       [] e = "break" /\ s \in net.live -> BreakScript(d, 0, Env(s))[1]
        [] OTHER -> d]
 Kill(t) == /\ Fault("kill") /\ t \notin net.dead /\ net' = [net EXCEPT !.faults = @ + 1, !.dead = @ \cup {t}]
            /\ side' = [side EXCEPT ![t].q = <<>>] /\ UNCHANGED <<db, lease, call, sent, ghost>>

@@ -1,15 +1,15 @@
 ---- MODULE LockState ----
-\* The state of an exclusive lock, and the fragments that its scripts share; see Lock.tla for the actions. Time is
+\* The state of an exclusive lock among its clients; LockScripts.tla has the scripts, Lock.tla the actions. Time is
 \* relative: leases and validities count down the ticks that are left. Redis's clock is abstracted to its order with
 \* fences: a reading exceeds every granted fence, unless the clock was set back.
-EXTENDS Naturals, Sequences, FiniteSets, TLC
+EXTENDS LockScripts
 CONSTANTS
   Clients,        \* callers. Each grant has a new token, or with the event "owner" always the client's own
   Sidecars,       \* a partition of Clients: a sidecar is the set of its clients, and that set is also its ticket
   Servers,        \* the primary and its replicas
-  Guards, Events, \* sets of strings: the safeguards in force; what may happen besides acquire, release and expiry
+  Events,         \* a set of strings: what may happen besides acquire, release and expiry
   Ttls, Margin,   \* lease lengths in ticks; a holder relies on a lease for Margin ticks less, from before its request
-  Claim, MaxTurn, \* the claim window in ticks; how many waiters a sidecar serves in a turn while other sidecars wait
+  MaxTurn,        \* how many waiters a sidecar serves in a turn while other sidecars wait
   WaitReplicas, MaxFence, MaxFaults   \* locks.wait_replicas; bounds
 VARIABLES
   db,     \* server -> holder (client, ticket or Free), ticks left, last fence (0: none), whether that fence is recent
@@ -24,7 +24,6 @@ VARIABLES
           \* other sidecars while it was queued. seen, newest: the highest fence and the newest grant that the resource
           \* has accepted; stale: whether it accepted an older grant after a newer one
 vars == <<db, net, lease, call, sent, side, ghost>>
-Free == {}
 NoLease == [f |-> 0, g |-> 0, left |-> 0]
 NoCall == [op |-> "none", ttl |-> 0, left |-> 0, f |-> 0, g |-> 0, at |-> Free, acks |-> {}]
 Empty == [holder |-> Free, left |-> 0, fence |-> 0, recent |-> FALSE, queue |-> <<>>]
@@ -33,32 +32,20 @@ Init == /\ db = [s \in Servers |-> Empty] /\ lease = [c \in Clients |-> NoLease]
                                         dead |-> {}, faults |-> 0]
         /\ sent = {} /\ side = [t \in Sidecars |-> [q |-> <<>>, n |-> 0]] /\ ghost = [hi |-> 0, n |-> 0, rose |-> TRUE,
              seen |-> 0, newest |-> 0, stale |-> FALSE, passed |-> [t \in Sidecars |-> 0]]
-Max(a, b) == IF a > b THEN a ELSE b
-First(q) == IF q = <<>> THEN Free ELSE Head(q)
-Has(q, x) == \E i \in 1..Len(q) : q[i] = x
-Without(q, x) == SelectSeq(q, LAMBDA y : y /= x)
 Home == [c \in Clients |-> CHOOSE t \in Sidecars : c \in t]
 Waits(c) == Has(side[Home[c]].q, c)
 Fault(e) == e \in Events /\ net.faults < MaxFaults
-\* ---- Fragments. fence-counter.lua counts while the last fence is recent; otherwise, and for a tick after a failover
-\* (the commands then carry no time), fences.lua takes the clock, but at least the last fence plus one.
+\* ---- The scripts' surroundings. The counter goes on only while the last fence is recent, and not for a tick after a
+\* failover (the commands then carry no time). The model always uses the lower of the two next fences.
 NewFence(s) == LET cold == net.cold /\ s = net.pri /\ "clock_after_failover" \in Guards IN
-  CASE "fences" \notin Events -> 0
-    [] (db[s].recent /\ ~cold) \/ "fence_from_clock" \notin Guards -> db[s].fence + 1
-    [] OTHER -> Max(db[s].fence, IF net.back THEN 0 ELSE ghost.hi) + 1
-\* locks.lua: a ticket keeps its position; a new one is last, even after the clock was set back. A free lock is offered
-\* to the first ticket whose sidecar listens; the tickets of dead sidecars are dropped.
-Enqueue(q, t) == IF Has(q, t) THEN q
-                 ELSE IF net.back /\ "newcomers_last" \notin Guards THEN <<t>> \o q ELSE Append(q, t)
-Requeue(q, t) == IF Len(side[t].q) > 1 THEN Enqueue(Without(q, t), t) ELSE Without(q, t)
-Alive(q) == SelectSeq(q, LAMBDA t : t \notin net.dead)
-HandOver(s, q) == LET a == Alive(q) IN
-  IF a = <<>> \/ "hand_over" \notin Guards THEN [db[s] EXCEPT !.holder = Free, !.left = 0, !.queue = a]
-  ELSE [holder |-> Head(a), left |-> Claim, fence |-> NewFence(s), recent |-> TRUE, queue |-> Tail(a)]
+  IF "fences" \notin Events THEN 0
+  ELSE NextFence(db[s].fence, (db[s].recent /\ ~cold) \/ "fence_from_clock" \notin Guards,
+                 IF net.back THEN 1 ELSE ghost.hi + 1)
+Env(s) == [count |-> NewFence(s), mint |-> NewFence(s), dead |-> net.dead, back |-> net.back]
 NextGrant == IF "fences" \in Events THEN ghost.n + 1 ELSE 0
-\* Gives client c the lock on server s and leaves queue q. n: its number in its sidecar's turn, 0 if it did not wait.
-Grant(s, c, q, ttl, left, n) == LET f == NewFence(s)  t == Home[c]  w == Without(side[t].q, c)  g == NextGrant IN
-  /\ db' = [db EXCEPT ![s] = [holder |-> c, left |-> ttl, fence |-> f, recent |-> TRUE, queue |-> q]]
+\* Server s grants the lock to client c, in the new state d. n: its number in its sidecar's turn, 0 if it did not wait.
+Grant(s, c, d, ttl, left, n) == LET f == d.fence  t == Home[c]  w == Without(side[t].q, c)  g == NextGrant IN
+  /\ db' = [db EXCEPT ![s] = d]
   /\ call' = [call EXCEPT ![c] =
        [op |-> "acquire", ttl |-> ttl, left |-> left, f |-> f, g |-> g, at |-> s, acks |-> {}]]
   /\ side' = [side EXCEPT ![t] = [q |-> w, n |-> IF w = <<>> THEN 0 ELSE n]]

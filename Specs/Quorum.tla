@@ -1,7 +1,7 @@
 ---------------------------------------------------- MODULE Quorum ----------------------------------------------------
 \* An exclusive lock on a majority of independent Redis servers. Each script call is one atomic action on one server. A
 \* call that was sent runs at any later time, in any order, or never. Times are relative: a Tick shortens them all.
-EXTENDS Integers, FiniteSets, TLC
+EXTENDS QuorumScripts, FiniteSets, TLC
 CONSTANTS Servers, Attempts, \* Attempts: the acquire calls; with the assumption "retry", one that ended begins again
   Shared,  \* the attempts with one token, which their owner chose; each other attempt has a token of its own
   Renewing, Releasing, Stopping, \* the attempts whose callers renew, may release, may disappear
@@ -13,37 +13,15 @@ VARIABLES srv, \* server -> [tok, left, num, away]: the lock's token and its tic
   att, \* attempt -> [st, left: ticks of validity, vote: server -> reply, or call in flight, fence, rel: servers with
        \* a release in flight]; of its last renewal rleft, rvote, rf: the fence to restore, <= 0 before a majority
   env  \* [fence, by: the highest granted and its token; calm: ticks since a restart; wipes, breaks; the promises kept]
-vars == <<srv, att, env>>          None == "none"     Token(a) == IF a \in Shared THEN "owner" ELSE a
-Has(x) == x \in Guards \cup Assumptions    Odd(n) == n % 2 = 1 \* a recorded fence is odd, a minted number even
-MakeOdd(n) == n + 1 - (n % 2)      Max(x, y) == IF x > y THEN x ELSE y      Min(x, y) == -Max(-x, -y)
+vars == <<srv, att, env>>          Token(a) == IF a \in Shared THEN "owner" ELSE a
+Has(x) == x \in Guards \cup Assumptions             Min(x, y) == -Max(-x, -y)
 Most(set) == CHOOSE n \in set : \A m \in set : m <= n     IsMajority(set) == 2 * Cardinality(set) > Cardinality(Servers)
 All(x) == [s \in Servers |-> x]     In(vote, kinds) == {s \in Servers : vote[s][1] \in kinds}
 Clear(vote, kinds) == [s \in Servers |-> IF vote[s][1] \in kinds THEN vote[s] ELSE <<"end", 0>>]
 Clock(s) == IF Has("clocks_agree") THEN Most({env.fence} \cup {srv[r].num : r \in Servers}) + 1
             ELSE IF s \in Ahead THEN 8 ELSE 0
-Valid == IF Has("drift") THEN Ttl - Drift ELSE Ttl      Free(k) == [k EXCEPT !.tok = None, !.left = 0]
-\* ---- The scripts. From a server's state k and the arguments follow <<its new state, the reply>>.
-Mint(s, k) == Min(MakeOdd(Max(IF Has("mint_above_last") THEN k.num ELSE 0, Clock(s) - 1)) + 1, MaxNumber)
-AcquireScript(s, k, t, ttl, candidate) == \* quorum-acquire.lua
-  IF k.tok = None /\ candidate = "take" THEN
-    <<[k EXCEPT !.tok = t, !.left = ttl, !.num = Mint(s, k)], <<"granted", Mint(s, k)>>>>
-  ELSE IF k.tok = t THEN <<[k EXCEPT !.left = Max(@, ttl)], <<"renewed", k.num>>>> ELSE <<k, <<"held", k.num % 2>>>>
-FenceScript(k, t, f, ttl, found) == \* quorum-fence.lua; found: <<the number found>>; to restore also the ticks since
-  LET mine == k.tok = t  restore == DOMAIN found = 1..2  same == k.num = found[1]
-      timely == restore /\ found[2] <= Window /\ found[2] < ttl
-      left == IF timely /\ (same \/ ~mine) THEN Max(ttl - found[2], 1) ELSE 0
-      n == IF k.num > f /\ ~(same /\ (~Odd(k.num) \/ (restore /\ mine))) THEN MakeOdd(k.num) ELSE f
-  IN IF ~mine /\ restore /\ k.tok # None THEN <<k, IF Odd(k.num) THEN 0 ELSE -1>>
-     ELSE IF ~mine /\ (~restore \/ (Odd(k.num) /\ ~same) \/ ~timely) THEN <<k, 0>>
-     ELSE <<[k EXCEPT !.tok = t, !.left = IF mine THEN Max(@, left) ELSE left, !.num = n], n>>
-ReleaseScript(k, t, only) == \* quorum-release.lua; only: 0 any hold, -1 an unrecorded hold, or the hold with this fence
-  IF (k.tok # t /\ Has("release_own")) \/ (only = -1 /\ Odd(k.num)) \/ ~(only \in {-1, 0, k.num})
-  THEN <<k, 0>> ELSE <<Free(k), 1>>
-RenewScript(k, t, ttl, f) == \* quorum-renew.lua; f: 0 any lease of the token, or the lease with this fence
-  LET yes == k.tok = t /\ (f = 0 \/ k.num = f)
-  IN <<IF yes THEN [k EXCEPT !.left = ttl] ELSE k, <<IF yes THEN "renewed" ELSE "missing", k.num, 0>>>>
-BreakScript(k, t) == \* quorum-break.lua; t: None any holder. The sixth script, quorum-inspect.lua, changes nothing.
-  IF k.tok = None \/ (t # None /\ k.tok # t) THEN <<k, 0>> ELSE <<Free(k), 1>>
+Valid == IF Has("drift") THEN Ttl - Drift ELSE Ttl
+Mint(s, k) == Min(Minted(IF Has("mint_above_last") THEN k.num ELSE 0, Clock(s)), MaxNumber)
 Idle == [st |-> "idle", left |-> 0, vote |-> All(<<"-", 0>>), fence |-> 0, rel |-> {}, rleft |-> 0,
          rvote |-> All(<<"-", 0, 0>>), rf |-> 0]
 Init == /\ srv = All([tok |-> None, left |-> 0, num |-> 0, away |-> 0]) /\ att = [a \in Attempts |-> Idle]
@@ -83,8 +61,8 @@ End(a, st, rel) == [att[a] EXCEPT !.st = st, !.left = 0, !.rel = rel]
 Only(a, v) == att' = [att EXCEPT ![a] = v] /\ UNCHANGED <<srv, env>>
 Begin(a) == att[a].st = "idle" /\ Only(a, [Idle EXCEPT !.st = "ask", !.left = Valid, !.vote = All(<<"out", 0>>)])
 Acquire(a, s) == \* quorum-acquire.lua; a grant that comes after the attempt failed is given back
-  LET r == AcquireScript(s, srv[s], Token(a), Ttl, "take") IN att[a].vote[s][1] = "out" /\ Call(a, s, r,
-    IF att[a].st # "gaveup" THEN [att[a] EXCEPT !.vote[s] = r[2]]
+  LET r == AcquireScript(srv[s], Token(a), Ttl, "take", Mint(s, srv[s])) IN att[a].vote[s][1] = "out" /\ Call(a, s, r,
+    IF att[a].st # "gaveup" THEN [att[a] EXCEPT !.vote[s] = <<r[2][1], r[2][2]>>]
     ELSE [att[a] EXCEPT !.vote[s] = <<"end", 0>>, !.rel = IF r[2][1] = "held" THEN @ ELSE @ \cup {s}])
 Fence(a, s) == \* quorum-fence.lua
   LET v == att[a]  r == FenceScript(srv[s], Token(a), v.fence, Ttl, <<v.vote[s][2]>>) IN s \in Unfenced(v) /\
@@ -95,13 +73,15 @@ TimeOut(a) == \* replies may be late; with "patient", only servers that are down
 Release(a) == a \in Releasing /\ att[a].st = "granted" /\ Only(a, End(a, "released", Servers))
 GiveBack(a, s) == \* quorum-release.lua
   LET only == IF att[a].st # "gaveup" THEN att[a].fence ELSE IF a \in Shared /\ Has("unrecorded_only") THEN -1 ELSE 0
-  IN s \in att[a].rel /\ Call(a, s, ReleaseScript(srv[s], Token(a), only), [att[a] EXCEPT !.rel = @ \ {s}])
+      t == IF Has("release_own") THEN Token(a) ELSE srv[s].tok
+  IN s \in att[a].rel /\ Call(a, s, ReleaseScript(srv[s], t, only), [att[a] EXCEPT !.rel = @ \ {s}])
 Stop(a) == a \in Stopping /\ att[a].st # "stopped" /\ Only(a, End(a, "stopped", {}))
 BeginRenewal(a) == \* ---- A renewal (QuorumRenewalAttempt.swift); the calls of the last one have run or are lost
   /\ a \in Renewing /\ att[a].st = "granted" /\ att[a].left > 0 /\ (Has("prompt") => att[a].rleft < Valid)
   /\ Only(a, [att[a] EXCEPT !.rleft = Valid, !.rvote = All(<<"out", 0, 0>>), !.rf = IF @ = 0 THEN 0 ELSE -1])
 Renewed(v) == \* QuorumRenewal.swift; rleft becomes -1 if the renewal is answered "lost"
-  IF v.rf <= 0 /\ v.rleft > 0 /\ IsMajority(In(v.rvote, {"renewed"}))
+  LET yes == In(v.rvote, {"renewed"}) IN
+  IF v.rf <= 0 /\ v.rleft > 0 /\ (IsMajority(yes) \/ (~Has("restore_majority") /\ yes # {}))
   THEN [v EXCEPT !.rf = v.fence, !.left = IF v.st = "granted" THEN v.rleft ELSE 0]
   ELSE IF v.rf <= 0 /\ v.st = "granted" /\ v.left > 0 /\ ~IsMajority(Servers \ In(v.rvote, {"missing"}))
   THEN [v EXCEPT !.left = 0, !.rleft = -1] ELSE v
@@ -111,7 +91,7 @@ Renew(a, s) == \* quorum-renew.lua
 Lacking(a) == {s \in In(att[a].rvote, {"missing", "renewed"}) : att[a].rf > 0 /\ Has("restore") /\
                 (att[a].rvote[s][1] = "missing" \/ att[a].rvote[s][2] # att[a].rf)}
 Restore(a, s) == \* quorum-fence.lua; replies -1 and runs again while another attempt has the lock
-  LET r == FenceScript(srv[s], Token(a), att[a].rf, Ttl, <<att[a].rvote[s][2], att[a].rvote[s][3]>>) IN
+  LET r == FenceScript(srv[s], Token(a), att[a].rf, Ttl, <<att[a].rvote[s][2], att[a].rvote[s][3], Window>>) IN
   s \in Lacking(a) /\ r[2] # -1 /\ Call(a, s, r, [att[a] EXCEPT !.rvote[s] = <<"end", 0, 0>>])
 Open(a) == att[a].rel \cup In(att[a].vote, {"out"}) \cup Unfenced(att[a]) \* ---- Time and faults
 Pending(a) == att[a].st # "stopped" /\

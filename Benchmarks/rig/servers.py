@@ -134,10 +134,15 @@ class Rig:
         self.processes.append(process)
         return process
 
-    def start_sidecar(self, configuration: pathlib.Path | None = None, binary: pathlib.Path = BINARY) -> Sidecar:
-        """Starts a sidecar and waits until it is ready. `configuration` is a file; the default is that of the rig."""
+    def start_sidecar(
+        self, configuration: pathlib.Path | None = None, binary: pathlib.Path = BINARY, port: int | None = None
+    ) -> Sidecar:
+        """Starts a sidecar and waits until it is ready. `configuration` is a file; the default is that of the rig.
+
+        port: the port of its RESP API; by default any.
+        """
         self.started += 1
-        name, port, http_port = f"sidecar-{self.started}", free_port(), free_port()
+        name, port, http_port = f"sidecar-{self.started}", port or free_port(), free_port()
         begin = time.monotonic()
         process = self.start(
             name,

@@ -1,0 +1,1 @@
+"""The calls of Redis scripts as steps of the specifications."""

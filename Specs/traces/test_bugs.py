@@ -1,0 +1,33 @@
+"""Tests that every known bug has its place in the specifications."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+from pathlib import Path
+
+import check
+
+sys.path.append(str(check.SPECS.parent / "Tests" / "Mutation"))
+import scripts
+import seeded
+from check_traces import UNIT_TESTED
+
+
+class BugTests(unittest.TestCase):
+    """Compares bugs.tsv with the lists of known bugs."""
+
+    def test_every_bug_in_swift_is_listed(self) -> None:
+        listed = dict(line.split("\t") for line in Path(check.SPECS, "bugs.tsv").read_text().splitlines())
+        self.assertEqual(sorted(listed), sorted(bug.name for bug in seeded.BUGS))
+        for name, answer in listed.items():
+            if answer.endswith("."):
+                continue
+            with self.subTest(name):
+                self.assertTrue(check.expectation(Path(check.SPECS, f"{answer}.cfg")).startswith("violates "))
+
+    def test_rare_bugs_are_known_and_tested(self) -> None:
+        self.assertLessEqual(set(UNIT_TESTED), {bug.name for bug in scripts.BUGS})
+        for test in UNIT_TESTED.values():
+            name, file = test.removeprefix("`").split("` in ")
+            self.assertIn(name, Path(check.SPECS, file).read_text())
