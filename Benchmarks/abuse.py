@@ -9,8 +9,6 @@ Exit codes: 0, every bound holds. 1, a bound is missed. 64, the command line is 
 """
 
 import argparse
-import contextlib
-import os
 import pathlib
 import sys
 
@@ -18,6 +16,7 @@ from abuses.target import Case
 from abuses.trial import Trial
 from figures import abuse
 from figures.table import Table
+from rig.priority import run_first
 from rig.servers import BINARY, Rig
 
 
@@ -43,12 +42,7 @@ def main() -> int:
     trials = [trial for trial in abuse.TRIALS if not options.cases or trial.name in options.cases]
     if options.urgent:
         # The sidecar, Redis and the witnesses inherit the priority; the abusers do not.
-        os.setpriority(os.PRIO_PROCESS, 0, -15)
-        # Otherwise sessions share the machine evenly, whatever their processes' priorities: sched(7), autogroup.
-        with contextlib.suppress(OSError):
-            os.setsid()
-        with contextlib.suppress(OSError):
-            pathlib.Path("/proc/self/autogroup").write_text("-15")
+        run_first()
     table = Table()
     with Rig(abuse.CONFIGURATION) as rig:
         abuse.measure(rig, table, options.rounds, options.scale, cases, trials, options.binary.resolve())

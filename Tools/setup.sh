@@ -146,6 +146,7 @@ etcd)
     need golang-go has go
     need golang-etcd-server-dev has_go_library go.etcd.io/etcd
     need golang-github-gomodule-redigo-dev has_go_library github.com/gomodule/redigo
+    need golang-github-hashicorp-go-multierror-dev has_go_library github.com/hashicorp/go-multierror
     ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

@@ -115,14 +115,19 @@ def build_go_callers() -> str | None:
     """Builds the callers in Go. Returns why they are not available here, or None."""
     if not shutil.which("go"):
         return "there is no Go; `make bench` installs it if it is available"
+    return go_build(GO_SOURCES, GO_PROGRAM, GO_PATH)
+
+
+def go_build(sources: pathlib.Path, program: pathlib.Path, path: str, *flags: str) -> str | None:
+    """Builds a Go program with libraries from the folders of `path`. Returns why that failed, or None."""
     settings = {
-        "GOPATH": GO_PATH,
+        "GOPATH": path,
         "GO111MODULE": "off",
         "GOFLAGS": "",
-        "GOCACHE": str(GO_PROGRAM.with_suffix(".cache")),
+        "GOCACHE": str(program.with_suffix(".cache")),
     }
-    command: list[str | pathlib.Path] = ["go", "build", "-o", GO_PROGRAM, "."]
-    done = subprocess.run(command, cwd=GO_SOURCES, env=os.environ | settings, capture_output=True, text=True)
+    command: list[str | pathlib.Path] = ["go", "build", *flags, "-o", program, "."]
+    done = subprocess.run(command, cwd=sources, env=os.environ | settings, capture_output=True, text=True)
     return done.stderr.strip().splitlines()[-1] if done.returncode else None
 
 

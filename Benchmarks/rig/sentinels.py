@@ -24,6 +24,9 @@ USER, PASSWORD = "sentinel", "watches"
 class SentinelRig(Rig):
     """Real servers on TCP loopback. All of them stop when the context ends."""
 
+    #: More arguments for each Redis server.
+    server_options: tuple[str, ...] = ()
+
     def start_redis(self) -> None:
         self.servers: dict[int, subprocess.Popen[Any]] = {}
         self.sentinels: list[int] = []
@@ -43,7 +46,14 @@ class SentinelRig(Rig):
         words = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", self.folder]
         user = ["--user", USER, "on", f">{PASSWORD}", "allchannels", "+@all"]
         self.servers[port] = self.start(
-            f"redis-{port}", "redis-server", *words, *user, "--repl-diskless-sync-delay", 0, *arguments
+            f"redis-{port}",
+            "redis-server",
+            *words,
+            *user,
+            "--repl-diskless-sync-delay",
+            0,
+            *self.server_options,
+            *arguments,
         )
         wait_until(lambda: not is_loading(port), "the start of redis-server")
 

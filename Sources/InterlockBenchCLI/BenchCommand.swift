@@ -30,7 +30,7 @@ struct BenchCommand: AsyncParsableCommand {
         version: SidecarVersion.current,
         subcommands: [
             BenchLock.self, BenchLimit.self, BenchPermit.self, BenchProxy.self, BenchMixed.self, BenchSimulate.self,
-            BenchCheck.self,
+            BenchCheck.self, BenchPeers.self,
         ]
     )
 

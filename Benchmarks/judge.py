@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Judges other lock software as `interlock bench` judges Interlock: the same
+load, faults and checkers for each.
+
+  interlock bench peers --results peers-1                    hours; see below
+  interlock bench peers --results peers-1 --minutes 60       only an hour of it
+  interlock bench peers --results peers-1 --table            the table so far
+  interlock bench peers --results peers-1 --compare peers-2  two runs
+
+Each part starts fresh servers and eight clients, kills, stops or cuts off a
+server, and takes about 30 seconds. After Ctrl-C, the same command continues.
+Violations are results, not errors. docs/internals/peers.md has the details.
+
+Exit codes: 0, every part is done. 1, with --compare: the runs rank the peers
+differently. 64, the command line is wrong. 70, a part could not be run. 75,
+--minutes are over, and parts are left.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+
+from judged import arenas, part
+from judged.results import Key, Results, keys, markdown, ranking, totals
+from judged.settings import PEERS, TOPOLOGIES, settings_lines, unsupported
+from peers import etcd
+from rig.load import PYTHON, missing_library
+from rig.priority import run_first
+from rig.servers import BENCH, BINARY, ROOT, print_line
+
+USAGE, SOFTWARE, TEMPORARY = 64, 70, 75
+#: Seconds that a part takes at most.
+LONGEST_PART = 90
+#: The libraries that each peer's clients import.
+LIBRARIES = {"redis-py": "redis", "python-redis-lock": "redis_lock", "pottery": "pottery"}
+GO_PEERS = ("redsync", "etcd")
+VERSIONS = ("redis", "python-redis-lock", "pottery")
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.print_usage(sys.stderr)
+        print(f"interlock bench peers: {message}", file=sys.stderr)
+        sys.exit(USAGE)
+
+
+def parser() -> Parser:
+    made = Parser(
+        prog="interlock bench peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, choices in (("peer", tuple(PEERS)), ("topology", TOPOLOGIES)):
+        known = f"of {', '.join(choices)}; default: all"
+        made.add_argument(
+            f"--{name}", nargs="+", choices=choices, default=list(choices), metavar=name.upper(), help=known
+        )
+    made.add_argument("--failovers", type=positive, default=50, help="of each peer and topology, default %(default)s")
+    made.add_argument("--seed", type=int, default=1, help="decides faults and load, default %(default)s")
+    made.add_argument(
+        "--results",
+        type=pathlib.Path,
+        default=ROOT / ".build" / "peers",
+        help="one JSON file per part, and its history; default .build/peers. Parts that are there are not repeated",
+    )
+    made.add_argument("--minutes", type=positive, help="start no part that could end later")
+    made.add_argument(
+        "--redsync", type=pathlib.Path, default=arenas.REDSYNC, help="redsync's source, default .build/redsync"
+    )
+    made.add_argument(
+        "--urgent", action="store_true", help="run before everything else on a busy machine, such as builds; needs root"
+    )
+    made.add_argument("--table", action="store_true", help="print the table of the results, and run nothing")
+    made.add_argument("--settings", action="store_true", help="print the settings of every peer, and run nothing")
+    made.add_argument("--compare", type=pathlib.Path, metavar="DIR", help="another run; run nothing")
+    made.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    return made
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number
+
+
+def lacking(peer: str, redsync: pathlib.Path) -> str | None:
+    """Returns why a peer cannot be had here, or None."""
+    if peer in GO_PEERS:
+        if peer == "etcd" and not shutil.which("etcd"):
+            return "there is no etcd; `make bench-peers` installs it if it is available"
+        return arenas.build_go_program(peer, redsync)
+    return missing_library(LIBRARIES.get(peer, "redis"))
+
+
+def versions() -> dict[str, str]:
+    program = (
+        "import importlib.metadata as m, json; "
+        f"print(json.dumps({{n: m.version(n) for n in {VERSIONS!r} if any(m.distributions(name=n))}}))"
+    )
+    found = json.loads(subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, timeout=20).stdout)
+    for name, command in (("Interlock", [str(BINARY)]), ("Redis", ["redis-server"])):
+        printed = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=20).stdout
+        found[name] = next((word[2:] for word in printed.split() if word.startswith("v=")), printed.strip())
+    return {**found, "etcd": etcd.version().split()[-1], "redsync": arenas.REDSYNC_VERSION}
+
+
+def show_settings(as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({peer: one._asdict() for peer, one in PEERS.items()}))
+        return
+    print("\n".join(settings_lines()))
+
+
+def show_table(results: Results, as_json: bool) -> None:
+    found = results.load()
+    if as_json:
+        print(json.dumps([{"topology": key[0], "peer": key[1], **one} for key, one in totals(found).items()]))
+        return
+    print(markdown(found))
+    for (topology, peer), one in totals(found).items():
+        others = [f"{count} {name}" for name, count in one["other_violations"].items()]
+        others += [f"{one['unlisted_violations']} not listed by the judge"] if one["unlisted_violations"] else []
+        others += [f"{one['never_granted_again']} parts without a later grant"] if one["never_granted_again"] else []
+        if others:
+            print(f"\n{PEERS[peer].title}, {topology}, other findings: {', '.join(others)}")
+
+
+def compare(results: Results, other: Results, topologies: list[str]) -> int:
+    """Prints the ranking of two runs, and whether they are alike."""
+    counts = [Counter((part["topology"], part["peer"]) for part in one.load()) for one in (results, other)]
+    if counts[0] != counts[1] or len(set(counts[0].values())) != 1:
+        print("The runs are not complete: the peers have lost different numbers of servers.")
+    is_alike = True
+    for topology in topologies:
+        places = [ranking(one.load(), topology) for one in (results, other)]
+        is_alike = is_alike and places[0] == places[1]
+        for one, order in zip((results, other), places, strict=True):
+            print(f"{topology}, {one.folder}: {' > '.join(' = '.join(place) for place in order)}")
+    print("The runs rank the peers alike." if is_alike else "The runs rank the peers differently.")
+    return 0 if is_alike else 1
+
+
+def run(options: argparse.Namespace, results: Results) -> int:
+    if (other := results.other_seed(options.seed)) is not None:
+        print(
+            f"interlock bench peers: {results.folder} has results of seed {other}; name another --results",
+            file=sys.stderr,
+        )
+        return USAGE
+    for binary in (BINARY, BENCH):
+        if not binary.exists():
+            sys.exit(f"interlock bench peers: {binary} is missing; run `make build`")
+    if options.urgent:
+        run_first()
+    # In memory, because many servers write each change to their files.
+    if arenas.etcd.MEMORY.is_dir():
+        tempfile.tempdir = str(arenas.etcd.MEMORY)
+    peers = []
+    for peer in options.peer:
+        if why := lacking(peer, options.redsync):
+            print_line(f"{peer}: skipped: {why}")
+        else:
+            peers.append(peer)
+            for topology in options.topology:
+                if why := unsupported(peer, topology):
+                    print_line(f"{peer}, {topology}: skipped: {why}")
+    found_versions = versions()
+    print_line(f"versions: {', '.join(f'{name} {version}' for name, version in found_versions.items())}")
+    wanted = list(keys(peers, options.topology, options.failovers))
+    left = results.missing(wanted)
+    until = time.monotonic() + 60 * options.minutes if options.minutes else None
+    failures = 0
+    for done, key in enumerate(left, len(wanted) - len(left) + 1):
+        if until and time.monotonic() + LONGEST_PART > until:
+            print_line(f"--minutes {options.minutes} are over; the same command continues with {key.name}")
+            return SOFTWARE if failures else TEMPORARY
+        failures += not run_part(results, key, options.seed, found_versions, f"{done} of {len(wanted)}")
+    return SOFTWARE if failures else 0
+
+
+def run_part(results: Results, key: Key, seed: int, found_versions: dict[str, str], count: str) -> bool:
+    begin = time.monotonic()
+    try:
+        figures = part.run(key.peer, key.topology, seed, key.number, results.histories, key.name)
+    except (SystemExit, OSError, RuntimeError) as error:
+        print_line(f"{count}, {key.name}: not done: {error}")
+        return False
+    results.save(key, seed, {**figures, "load": os.getloadavg()[0], "versions": found_versions})
+    gap = figures["without_grant_ms"]
+    words = (
+        f"{figures['grants']} grants",
+        f"{figures['two_holders']} with two holders",
+        f"{figures['lost']} lost",
+        f"{figures['never_released']} never released",
+        f"{figures['stale_writes']} stale writes",
+        f"{f'{gap / 1000:.1f} s' if gap else 'the rest'} without a grant",
+    )
+    print_line(f"{count}, {key.name}, {figures['loss']}: {', '.join(words)} ({time.monotonic() - begin:.0f} s)")
+    return True
+
+
+def main() -> int:
+    options = parser().parse_args()
+    results = Results(options.results)
+    for one in (results, Results(options.compare)) if options.compare else (results,) if options.table else ():
+        if not one.load():
+            print(
+                f"interlock bench peers: {one.folder} has no results; a run with --results makes them", file=sys.stderr
+            )
+            return USAGE
+    if options.settings:
+        show_settings(options.json)
+        return 0
+    if options.compare:
+        return compare(results, Results(options.compare), options.topology)
+    if not options.table:
+        code = run(options, results)
+        if code == USAGE:
+            return code
+    else:
+        code = 0
+    show_table(results, options.json)
+    return code
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    # In the background, SIGINT would be ignored. Either way, the servers must stop.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interlock bench peers: interrupted; the same command continues")

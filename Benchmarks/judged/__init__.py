@@ -1,0 +1,1 @@
+"""Other lock software under the load, the faults and the judge of Interlock. `Benchmarks/judge.py` starts it."""

@@ -1,0 +1,374 @@
+"""The servers of each topology, in fresh folders on free ports, and the loss of one of them."""
+
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import urllib.request
+from typing import Any
+
+from judged.adapters import Target
+from judged.plan import MEMBERS, SERVERS, Plan
+from judged.relay import Network
+from peers import etcd
+from rig.client import Client
+from rig.load import ROOT
+from rig.sentinels import NAME, REPLICAS, SentinelRig
+from rig.servers import Rig, Sidecar, free_port, wait_until
+
+#: The program for the libraries in Go, and where redsync's source is expected.
+GO_SOURCES = ROOT / "Benchmarks" / "judged" / "golocks"
+REDSYNC = ROOT / ".build" / "redsync"
+REDSYNC_VERSION = "v4.13.0"
+#: Sidecars. Each serves every second client.
+SIDECARS = 2
+#: By the name of the peer: the replicas that a lease must reach.
+WAITING_REPLICAS = {"interlock": REPLICAS, "interlock-no-wait": 0}
+#: A server that crashes comes back with every lock, as Redis's page on distributed locks asks.
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
+#: As Redis's page on Sentinel recommends.
+SAFE_PRIMARY = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+
+
+class Arena:
+    """The servers of one part for one peer."""
+
+    def __init__(self, rig: Rig, network: Network, peer: str) -> None:
+        self.rig = rig
+        self.network = network
+        self.peer = peer
+        self.sidecars: list[Sidecar] = []
+
+    @property
+    def is_interlock(self) -> bool:
+        return self.peer in WAITING_REPLICAS
+
+    def configuration(self) -> dict[str, Any]:
+        """Returns the configuration of the sidecars."""
+        return {"services": {}}
+
+    def start(self) -> None:
+        if self.is_interlock:
+            # JSON is YAML.
+            (self.rig.folder / "services.yaml").write_text(json.dumps(self.configuration()))
+            self.sidecars = [self.rig.start_sidecar() for _ in range(SIDECARS)]
+
+    def target(self, place: int) -> list[Any]:
+        """Returns the `Target` of a client."""
+        topology = type(self).__name__
+        if self.sidecars:
+            return list(Target(topology, [self.sidecars[place % SIDECARS].port], [], "", ""))
+        return list(self.peers_target())
+
+    def peers_target(self) -> Target:
+        raise NotImplementedError
+
+    def fault(self, plan: Plan) -> str:
+        """Returns what the judge calls the loss."""
+        raise NotImplementedError
+
+    def lose(self, plan: Plan) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Makes the lost server reachable, and waits until it takes part again."""
+        raise NotImplementedError
+
+
+class SingleRig(Rig):
+    """One Redis behind a relay."""
+
+    network: Network
+
+    def start_redis(self) -> None:
+        self.server_port = free_port()
+        self.start_server()
+        self.network.relay(self.redis_port, self.server_port, "redis")
+
+    def start_server(self) -> None:
+        self.redis = start_durable(self, "redis", self.server_port)
+
+
+def start_durable(rig: Rig, name: str, port: int) -> subprocess.Popen[Any]:
+    folder = rig.folder / name
+    folder.mkdir(exist_ok=True)
+    process = rig.start(name, "redis-server", "--port", port, "--bind", "127.0.0.1", *DURABLE, "--dir", folder)
+    wait_until(lambda: answers(port), "the start of redis-server")
+    return process
+
+
+def answers(port: int) -> bool:
+    try:
+        return bool(Client(port).command("PING"))
+    except RuntimeError:
+        return False
+
+
+def kill(rig: Rig, process: subprocess.Popen[Any]) -> None:
+    process.kill()
+    process.wait()
+    rig.processes.remove(process)
+
+
+class Single(Arena):
+    rig: SingleRig
+    loss = ""
+
+    def peers_target(self) -> Target:
+        return Target("single", [self.rig.redis_port], [], "", str(go_program(self.peer)))
+
+    def fault(self, plan: Plan) -> str:
+        return {"killed": "redis-restart", "stopped": "redis-pause", "partitioned": "partition"}[plan.loss]
+
+    def lose(self, plan: Plan) -> None:
+        self.loss = plan.loss
+        if self.loss == "killed":
+            kill(self.rig, self.rig.redis)
+        elif self.loss == "stopped":
+            self.rig.redis.send_signal(signal.SIGSTOP)
+        else:
+            self.network.set_reachable("redis", False)
+
+    def restore(self) -> None:
+        loss, self.loss = self.loss, ""
+        if loss == "killed":
+            self.rig.start_server()
+        elif loss == "stopped":
+            self.rig.redis.send_signal(signal.SIGCONT)
+        elif loss == "partitioned":
+            self.network.set_reachable("redis", True)
+
+
+class SafeSentinelRig(SentinelRig):
+    server_options = SAFE_PRIMARY
+
+
+class Sentinel(Arena):
+    rig: SentinelRig
+
+    def configuration(self) -> dict[str, Any]:
+        return {"services": {}, "locks": {"wait_replicas": WAITING_REPLICAS[self.peer]}}
+
+    def peers_target(self) -> Target:
+        return Target("sentinel", [], self.rig.sentinels, NAME, str(go_program(self.peer)))
+
+    def fault(self, plan: Plan) -> str:
+        return "failover"
+
+    def lose(self, plan: Plan) -> None:
+        self.rig.lose("cut off" if plan.loss == "partitioned" else plan.loss)
+
+    def restore(self) -> None:
+        if self.rig.lost:
+            self.rig.restore(quickly=True)
+
+
+class QuorumRig(Rig):
+    """Independent Redis servers, each behind a relay. The first is also the sidecars' `redis.url`."""
+
+    network: Network
+
+    def start_redis(self) -> None:
+        self.ports = [self.redis_port, *(free_port() for _ in range(SERVERS - 1))]
+        self.server_ports = [free_port() for _ in self.ports]
+        self.servers = [start_durable(self, f"redis-{number}", port) for number, port in enumerate(self.server_ports)]
+        for number, (port, target) in enumerate(zip(self.ports, self.server_ports, strict=True)):
+            self.network.relay(port, target, f"redis-{number}")
+        # Limits and breakers need a Redis that is not lost.
+        self.main_port = free_port()
+        start_durable(self, "redis-main", self.main_port)
+
+    @property
+    def redis_url(self) -> str:
+        return f"redis://127.0.0.1:{self.main_port}"
+
+
+class Quorum(Arena):
+    rig: QuorumRig
+    lost: tuple[int, str] | None = None
+
+    def configuration(self) -> dict[str, Any]:
+        return {"services": {}, "redis": {"urls": [f"redis://127.0.0.1:{port}" for port in self.rig.ports]}}
+
+    def peers_target(self) -> Target:
+        return Target("quorum", self.rig.ports, [], "", str(go_program(self.peer)))
+
+    def fault(self, plan: Plan) -> str:
+        return "quorum-server"
+
+    def lose(self, plan: Plan) -> None:
+        self.lost = (plan.server, plan.loss)
+        process = self.rig.servers[plan.server]
+        if plan.loss == "killed":
+            kill(self.rig, process)
+        elif plan.loss == "stopped":
+            process.send_signal(signal.SIGSTOP)
+        else:
+            self.network.set_reachable(f"redis-{plan.server}", False)
+
+    def restore(self) -> None:
+        if not self.lost:
+            return
+        (server, loss), self.lost = self.lost, None
+        if loss == "killed":
+            self.rig.servers[server] = start_durable(self.rig, f"redis-{server}", self.rig.server_ports[server])
+        elif loss == "stopped":
+            self.rig.servers[server].send_signal(signal.SIGCONT)
+        else:
+            self.network.set_reachable(f"redis-{server}", True)
+
+
+class EtcdRig(Rig):
+    """Members of etcd. Each is behind two relays: one for clients, and one for the other members."""
+
+    network: Network
+    count = 1
+
+    def start_redis(self) -> None:
+        self.members: list[subprocess.Popen[Any]] = []
+        self.ports = [free_port() for _ in range(self.count)]
+        self.client_ports = [free_port() for _ in self.ports]
+        self.peer_ports = [free_port() for _ in self.ports]
+        self.announced = [free_port() for _ in self.ports]
+        for number in range(self.count):
+            self.network.relay(self.ports[number], self.client_ports[number], f"clients-{number}")
+            self.network.relay(self.announced[number], self.peer_ports[number], f"etcd-{number}", self.member_of)
+        self.members = [self.start_member(number) for number in range(self.count)]
+        wait_until(self.is_healthy, "the start of etcd", 30)
+
+    def start_member(self, number: int) -> subprocess.Popen[Any]:
+        cluster = ",".join(f"member-{one}=http://127.0.0.1:{port}" for one, port in enumerate(self.announced))
+        return self.start(
+            f"etcd-{number}",
+            "etcd",
+            "--name",
+            f"member-{number}",
+            "--data-dir",
+            self.folder / f"etcd-{number}",
+            "--listen-client-urls",
+            f"http://127.0.0.1:{self.client_ports[number]}",
+            "--advertise-client-urls",
+            f"http://127.0.0.1:{self.ports[number]}",
+            "--listen-peer-urls",
+            f"http://127.0.0.1:{self.peer_ports[number]}",
+            "--initial-advertise-peer-urls",
+            f"http://127.0.0.1:{self.announced[number]}",
+            "--initial-cluster",
+            cluster,
+        )
+
+    def is_healthy(self) -> bool:
+        return all(etcd.is_healthy(port) for port in self.client_ports)
+
+    def leader(self) -> int:
+        """Returns the number of the leader."""
+        for number, port in enumerate(self.client_ports):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/v3/maintenance/status", data=b"{}")
+            with urllib.request.urlopen(request, timeout=5) as response:
+                status = json.load(response)
+            if status["header"]["member_id"] == status.get("leader"):
+                return number
+        raise OSError("no member is the leader")
+
+    def member_of(self, port: int) -> str | None:
+        """Returns the name of the member that opened a connection from a port of this machine."""
+        inode = inode_of(port)
+        for number, process in enumerate(self.members):
+            try:
+                links = [one.readlink() for one in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
+            except OSError:
+                continue
+            if pathlib.Path(f"socket:[{inode}]") in links:
+                return f"etcd-{number}"
+        return None
+
+
+def inode_of(port: int) -> str:
+    """Returns the inode of the socket that has a local port."""
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if int(fields[1].rpartition(":")[2], 16) == port and fields[9] != "0":
+            return fields[9]
+    return ""
+
+
+class EtcdClusterRig(EtcdRig):
+    count = MEMBERS
+
+
+class Etcd(Arena):
+    """One member, which the faults hit like one Redis, or several, of which they hit the leader."""
+
+    rig: EtcdRig
+    lost: tuple[int, str] | None = None
+
+    def peers_target(self) -> Target:
+        return Target("etcd", self.rig.ports, [], "", str(go_program(self.peer)))
+
+    def fault(self, plan: Plan) -> str:
+        if self.rig.count > 1:
+            return "quorum-server"
+        return {"killed": "redis-restart", "stopped": "redis-pause", "partitioned": "partition"}[plan.loss]
+
+    def gate(self, number: int) -> str:
+        # Clients still reach a leader that is cut off from the other members.
+        return f"etcd-{number}" if self.rig.count > 1 else f"clients-{number}"
+
+    def lose(self, plan: Plan) -> None:
+        number = self.rig.leader()
+        self.lost = (number, plan.loss)
+        if plan.loss == "killed":
+            kill(self.rig, self.rig.members[number])
+        elif plan.loss == "stopped":
+            self.rig.members[number].send_signal(signal.SIGSTOP)
+        else:
+            self.network.set_reachable(self.gate(number), False)
+
+    def restore(self) -> None:
+        if not self.lost:
+            return
+        (number, loss), self.lost = self.lost, None
+        if loss == "killed":
+            self.rig.members[number] = self.rig.start_member(number)
+        elif loss == "stopped":
+            self.rig.members[number].send_signal(signal.SIGCONT)
+        else:
+            self.network.set_reachable(self.gate(number), True)
+        wait_until(self.rig.is_healthy, "the return of the lost member", 60)
+
+
+#: By topology: the servers, and what is done to them.
+ARENAS: dict[str, tuple[type[Rig], type[Arena]]] = {
+    "single": (SingleRig, Single),
+    "sentinel": (SafeSentinelRig, Sentinel),
+    "sentinel-defaults": (SentinelRig, Sentinel),
+    "quorum": (QuorumRig, Quorum),
+}
+ETCD_ARENAS: dict[str, tuple[type[Rig], type[Arena]]] = {"single": (EtcdRig, Etcd), "quorum": (EtcdClusterRig, Etcd)}
+
+
+def arena_of(peer: str, topology: str) -> tuple[type[Rig], type[Arena]]:
+    return (ETCD_ARENAS if peer == "etcd" else ARENAS)[topology]
+
+
+def go_program(peer: str) -> pathlib.Path:
+    return ROOT / ".build" / f"golocks-{peer}"
+
+
+def build_go_program(peer: str, redsync: pathlib.Path) -> str | None:
+    """Builds the client of a library in Go. Returns why that is impossible, or None."""
+    if not shutil.which("go"):
+        return "there is no Go; `make bench-peers` installs it if it is available"
+    program = go_program(peer)
+    if peer != "redsync":
+        return etcd.go_build(GO_SOURCES, program, etcd.GO_PATH)
+    if not (redsync / "redsync.go").exists():
+        source = f"git clone --branch {REDSYNC_VERSION} https://github.com/go-redsync/redsync {redsync}"
+        return f"its source is missing; run `{source}`"
+    path = program.with_suffix(".path")
+    link = path / "src" / "github.com" / "go-redsync" / "redsync" / "v4"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(redsync.resolve())
+    return etcd.go_build(GO_SOURCES, program, f"{path}:{etcd.GO_PATH}", "-tags", "redsync")

@@ -1,0 +1,149 @@
+"""The results directory: one file per part, which part comes next, and the table."""
+
+import json
+import pathlib
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from judged.settings import PEERS, TOPOLOGIES, unsupported
+
+#: Increases when parts stop being comparable with older ones.
+FORMAT = 1
+Result = dict[str, Any]
+COLUMNS = (
+    "peer",
+    "fence",
+    "failovers",
+    "grants",
+    "two holders",
+    "not notified",
+    "lost",
+    "stale writes accepted",
+    "refused",
+    "never released",
+    "longest wait, s",
+    "without a grant: median, longest, s",
+)
+#: The columns that add up.
+SUMS = ("grants", "two_holders", "not_notified", "lost", "stale_writes", "stale_writes_refused", "never_released")
+
+
+class Key(NamedTuple):
+    """A part. Its order is the order of a run: every peer first, then the next failover."""
+
+    number: int
+    topology: str
+    peer: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.peer}.{self.topology}.{self.number:03}"
+
+
+def keys(peers: Sequence[str], topologies: Sequence[str], failovers: int) -> Iterator[Key]:
+    for number in range(failovers):
+        for topology in topologies:
+            for peer in peers:
+                if unsupported(peer, topology) is None:
+                    yield Key(number, topology, peer)
+
+
+class Results:
+    """The results of one run."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+
+    @property
+    def histories(self) -> pathlib.Path:
+        return self.folder / "histories"
+
+    def path(self, key: Key) -> pathlib.Path:
+        return self.folder / f"{key.name}.json"
+
+    def load(self) -> list[Result]:
+        return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.json"))]
+
+    def missing(self, wanted: Iterable[Key]) -> list[Key]:
+        return [key for key in wanted if not self.path(key).exists()]
+
+    def other_seed(self, seed: int) -> int | None:
+        """Returns the seed of the results if it is another one, or None."""
+        return next((one["seed"] for one in self.load() if one["seed"] != seed), None)
+
+    def save(self, key: Key, seed: int, figures: Result) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        result = {"format": FORMAT, "seed": seed, **key._asdict(), **figures}
+        # A run that is interrupted here repeats the part.
+        unfinished = self.path(key).with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(result, indent=1) + "\n")
+        unfinished.rename(self.path(key))
+
+
+def totals(results: Iterable[Result]) -> dict[tuple[str, str], Result]:
+    """Returns the figures of each topology and peer, in the table's order."""
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        found.setdefault((result["topology"], result["peer"]), []).append(result)
+    return {
+        (topology, peer): total(found[topology, peer])
+        for topology in TOPOLOGIES
+        for peer in PEERS
+        if (topology, peer) in found
+    }
+
+
+def total(parts: Sequence[Result]) -> Result:
+    gaps = [part["without_grant_ms"] for part in parts if part["without_grant_ms"] is not None]
+    others: dict[str, int] = {}
+    for part in parts:
+        for name, count in part["other_violations"].items():
+            if count:
+                others[name] = others.get(name, 0) + count
+    return {
+        "failovers": len(parts),
+        **{name: sum(part[name] for part in parts) for name in SUMS},
+        "longest_wait_ms": max(part["longest_wait_ms"] for part in parts),
+        "without_grant_ms": {"median": statistics.median(gaps), "longest": max(gaps)} if gaps else None,
+        "never_granted_again": len(parts) - len(gaps),
+        "other_violations": others,
+        "unlisted_violations": sum(part["unlisted_violations"] for part in parts),
+    }
+
+
+def markdown(results: Iterable[Result]) -> str:
+    """Returns one table per topology."""
+    sections: dict[str, list[str]] = {}
+    for (topology, peer), figures in totals(results).items():
+        sections.setdefault(topology, []).append(row(peer, figures))
+    head = f"|{'|'.join(COLUMNS)}|\n|{'|'.join('---' for _ in COLUMNS)}|"
+    return "\n\n".join(
+        f"### {topology.capitalize()}\n\n{head}\n" + "\n".join(rows) for topology, rows in sections.items()
+    )
+
+
+def row(peer: str, figures: Result) -> str:
+    gap = figures["without_grant_ms"]
+    words = [
+        PEERS[peer].title,
+        PEERS[peer].fence,
+        figures["failovers"],
+        f"{figures['grants']:,}",
+        *(figures[name] for name in SUMS[1:]),
+        f"{figures['longest_wait_ms'] / 1000:.1f}",
+        f"{gap['median'] / 1000:.1f}, {gap['longest'] / 1000:.1f}" if gap else "no grant",
+    ]
+    return f"|{'|'.join(str(word) for word in words)}|"
+
+
+def ranking(results: Iterable[Result], topology: str) -> list[list[str]]:
+    """Returns the peers of a topology from the safest. Peers share a place unless they differ in kind: no two holders
+    at all, fewer than one pair per failover, or more; then no stale write accepted, or some. Finer steps would differ
+    from run to run."""
+    places: dict[tuple[int, bool], list[str]] = {}
+    for (one, peer), figures in totals(results).items():
+        if one == topology:
+            step = 0 if figures["two_holders"] == 0 else 1 if figures["two_holders"] < figures["failovers"] else 2
+            places.setdefault((step, figures["stale_writes"] > 0), []).append(peer)
+    return [places[place] for place in sorted(places)]
