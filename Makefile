@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps setup build build-sidecar run demo demo-failover simulate test lint lint-commits tsan fuzz bench soak mutation-test specs site check-docs docc test-contract documents test-monitoring test-interop test-traces bench-traces test-envoy bench-envoy demo-envoy verify test-console install uninstall deb clean
+.PHONY: help deps setup build build-sidecar run demo demo-failover simulate linearizability test lint lint-commits tsan fuzz bench bench-peers soak mutation-test specs specs-traces site check-docs docc test-contract documents test-monitoring test-interop test-traces bench-traces test-envoy bench-envoy demo-envoy verify test-console install uninstall deb clean
 
 # Options for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -75,10 +75,17 @@ simulate: setup ## Simulate fleets. ARGS='--seeds 1000' runs a thousand.
 	$(RELEASE_BUILD) --product simulate
 	.build/release/simulate $(ARGS)
 
+# ARGS='history.jsonl' judges a file instead, and ARGS='--seeds 100' more worlds.
+linearizability: setup ## Judge simulated histories by a second, independent judge.
+	$(RELEASE_BUILD) --product simulate
+	python3 Tests/Linearizability/run.py $(ARGS)
+
 test: setup ## Run all tests. REDIS_SERVER=PATH selects another server.
 	python3 -m unittest discover -q -s Benchmarks
 	python3 -m unittest discover -q -s Tests/Mutation
 	python3 -m unittest discover -q -s Tests/Lint
+	python3 -m unittest discover -q -s Tests/Linearizability
+	python3 -m unittest discover -q -s Specs -t Specs
 	python3 -m unittest discover -q -s Tests/EndToEnd
 ifdef REDIS_SERVER
 	mkdir -p .redis-server && ln -sfn "$$(realpath -e "$(REDIS_SERVER)")" .redis-server/redis-server
@@ -99,6 +106,7 @@ lint: $(VENV)/lint.installed ## Check format, types, style, layout, prose and li
 	python3 Tests/Lint/wire.py
 	python3 Tests/Lint/dependencies.py
 	python3 Tests/Lint/links.py
+	python3 Tests/Lint/found.py
 	$(PYTHON) Tests/Lint/prose.py
 
 # Checks the commits since the upstream branch; ARGS='main..HEAD' selects others.
@@ -122,6 +130,16 @@ bench: setup build $(VENV)/bench.installed ## Compare Interlock with Redis, libr
 	$(RELEASE_BUILD) --product InterlockBenchmarks
 	python3 Benchmarks/run.py $(ARGS)
 
+# The source of redsync is not copied into this repository. Peers that cannot be installed are skipped.
+REDSYNC := v4.13.0
+
+# ARGS='--failovers 3' makes it shorter. Run it again to continue.
+bench-peers: setup build $(VENV)/bench.installed ## Judge other lock software beside Interlock. Takes hours.
+	@Tools/setup.sh etcd || echo "bench-peers: etcd-server cannot be installed here; etcd and redsync are skipped"
+	@for peer in $$(grep -v '^#' requirements/peers.txt); do $(PIP) "$$peer" || echo "bench-peers: $$peer cannot be installed here"; done
+	@[[ -e .build/redsync ]] || git clone --quiet --depth 1 --branch $(REDSYNC) https://github.com/go-redsync/redsync .build/redsync || echo "bench-peers: redsync's source is out of reach; it is skipped"
+	$(BINARY) bench peers $(ARGS)
+
 # ARGS='--duration 1h --seed 7' adds options of `interlock bench`.
 soak: setup build ## Load four sidecars for half an hour, with faults.
 	$(BINARY) bench mixed --fleet 4 --duration 30m --rate 9000 --clients 200 --faults all --report .build/soak.html --json .build/soak.json $(ARGS)
@@ -134,6 +152,17 @@ mutation-test: setup ## Check that the simulation finds known bugs. Takes an hou
 specs: $(VENV)/specs.installed ## Check the TLA+ specifications with TLC.
 	@Tools/setup.sh specs
 	$(PYTHON) Specs/check.py $(ARGS)
+
+# ARGS='--steps 10000' checks fewer steps, ARGS=FILE calls that `simulate --scripts` wrote. DEBUG=1 builds faster.
+specs-traces: setup $(VENV)/specs.installed ## Hold calls of scripts to the specifications.
+	@Tools/setup.sh specs
+ifdef DEBUG
+	swift build --quiet --product simulate
+	$(PYTHON) Specs/check_traces.py --simulate .build/debug/simulate $(ARGS)
+else
+	$(RELEASE_BUILD) --product simulate
+	$(PYTHON) Specs/check_traces.py --simulate .build/release/simulate $(ARGS)
+endif
 
 site: $(VENV)/site.installed ## Build the documentation site in .build-site.
 	$(PYTHON) Tools/site/build.py
