@@ -11,10 +11,13 @@ Lock(x, names) == [kind |-> x.kind, who |-> x.who, left |-> x.left, slots |-> x.
                    in |-> Fun(x.in, names), turn |-> Fun(x.turn, names)]
 Grant(s, x, token) == Fun(x.grants, s.names)[token]
 Replied(s, r) == "r" \notin DOMAIN s \/ s.r = r
-\* Messages to the tickets that are neither queued nor offered a turn afterwards may have had no receivers.
-Dead(s) == LET turns == {s.to.turn[i][1] : i \in 1..Len(s.to.turn)} IN
-  {t \in {s.d.queue[i] : i \in 1..Len(s.d.queue)} :
-     ~Has(s.to.queue, t) /\ s.to.who /= t /\ t \notin turns /\ ("ticket" \notin DOMAIN s.a \/ t /= s.a.ticket)}
+\* Messages to the tickets that are neither queued nor offered a turn afterwards may have had no receivers. The call's own
+\* ticket is one of them only if others wait behind it, so that it was queued again.
+Dead(s) == LET turns == {s.to.turn[i][1] : i \in 1..Len(s.to.turn)}
+               own == IF "more" \in DOMAIN s.a THEN {s.a.ticket} ELSE {} IN
+  {t \in {s.d.queue[i] : i \in 1..Len(s.d.queue)} \cup own :
+     /\ ~Has(s.to.queue, t) /\ s.to.who /= t /\ t \notin turns
+     /\ "ticket" \notin DOMAIN s.a \/ t /= s.a.ticket \/ (own /= {} /\ s.a.more)}
 Env(s) == [count |-> 0, mint |-> 0, dead |-> Dead(s), back |-> FALSE]
 \* ---- What the model leaves out
 \* The group's keys last with its last lease; longer by a turn only after that turn has been taken or given up.

@@ -90,6 +90,8 @@ class Translation:
         found = [fields(keys[0]) for keys in (self.call.before, self.call.after)]
         found.append(self.json.get("known", {}))
         starts = {int(hash_.get("since", "0")) for hash_ in found}
+        if any(start - self.now >= LIMIT for start in starts):
+            raise calls.SkippedError("a clock set back by days, beyond TLC's integers")
         past = sorted((start for start in starts if start < self.now), reverse=True)
         ranks = {start: -1 - rank for rank, start in enumerate(past)}
         return {start: ranks.get(start, clipped(start - self.now)) for start in starts}
