@@ -25,10 +25,8 @@ struct BenchPeers: ParsableCommand {
                     + "go to a clone, and run `make build` there",
                 .usage)
         }
-        // The arguments are passed as bytes, because they need not be UTF-8. The first of them, `peers`, takes the
-        // place of the program's name.
-        execv(path, ProgramArguments.pointer(toLast: words.count + 1))
-        let reason = String(cString: strerror(errno))
+        // The first of the last arguments is `peers`.
+        let reason = String(cString: strerror(ProgramArguments.execute(path, withLast: words.count + 1)))
         throw CommandFailure("cannot start \(path), which needs python3: \(reason)", .usage)
     }
 }

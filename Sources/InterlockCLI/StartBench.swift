@@ -14,11 +14,10 @@ struct StartBench: ParsableCommand {
     var words: [String] = []
 
     func run() throws {
-        // The arguments are passed as bytes, because they need not be UTF-8. The first of them, `bench`, takes the
-        // place of the program's name.
-        let words = ProgramArguments.pointer(toLast: words.count + 1)
-        if let path = ExecutableDirectory.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
-        let reason = String(cString: strerror(errno))
+        let path = ExecutableDirectory.program(named: Self.program)
+        // The first of the last arguments is `bench`.
+        let errorNumber = ProgramArguments.execute(path ?? Self.program, withLast: words.count + 1, isSearched: path == nil)
+        let reason = String(cString: strerror(errorNumber))
         throw CommandFailure(
             "cannot start \(Self.program), which `interlock bench` needs next to this program or in PATH: \(reason); to build "
                 + "it in a clone of the repository, run `make build`",

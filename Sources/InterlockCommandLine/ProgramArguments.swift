@@ -16,8 +16,23 @@ package enum ProgramArguments {
         }
     }
 
+    /// Replaces this process by another program with the last arguments. The first of them becomes the program's name.
+    ///
+    /// The arguments are passed as bytes, because they need not be UTF-8. The program starts with no signal blocked:
+    /// it would inherit the mask of the thread that runs this command, which blocks most signals.
+    /// - Parameter isSearched: whether a name without a slash is searched for in `PATH`.
+    /// - Returns: only if the program cannot be executed, the error number.
+    package static func execute(_ program: String, withLast lastCount: Int, isSearched: Bool = false) -> Int32 {
+        let words = pointer(toLast: lastCount)
+        var noSignals = sigset_t()
+        sigemptyset(&noSignals)
+        pthread_sigmask(SIG_SETMASK, &noSignals, nil)
+        if isSearched { execvp(program, words) } else { execv(program, words) }
+        return errno
+    }
+
     /// Returns a pointer to the last arguments, which a null pointer follows, as `execv` requires.
-    package static func pointer(toLast lastCount: Int) -> UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> {
+    private static func pointer(toLast lastCount: Int) -> UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> {
         precondition(lastCount <= count, "more arguments were requested than this process has")
         return interlock_arguments() + (count - lastCount)
     }

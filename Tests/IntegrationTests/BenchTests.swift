@@ -51,6 +51,21 @@ struct BenchTests {
         #expect(outcome.standardError.contains("run `make build`"))
     }
 
+    @Test("`bench peers` executes its program with no signal blocked")
+    func peersBlockNoSignal() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        // Another process writes the file, for the reason above. A shell as its interpreter could unblock signals.
+        let script = """
+            mkdir Benchmarks && printf '#!/usr/bin/env -S grep SigBlk /proc/self/status\\n' >Benchmarks/judge.py &&
+            chmod +x Benchmarks/judge.py && exec "$@"
+            """
+        let process = try await InterlockProcess.start(
+            ["bench", "peers"], through: ["env", "-C", folder.path, "sh", "-c", script, "sh"])
+        #expect(try await process.end(within: .seconds(20)) == .exited(0), "\(process.errors)")
+        #expect(process.output.contains("SigBlk:\t0000000000000000\n"), "\(process.output)")
+    }
+
     @Test(
         "`bench simulate` names its replacement",
         arguments: [[], ["--seed", "7"], ["--party", "locks", "--steps", "5"]])

@@ -35,13 +35,7 @@ struct RunChild: ParsableCommand {
             signal(SIGTTOU, SIG_DFL)
         }
         for number in ignoring { signal(number, SIG_IGN) }
-        // The thread that started this process blocks most signals, and the command would inherit that mask.
-        var noSignals = sigset_t()
-        sigemptyset(&noSignals)
-        pthread_sigmask(SIG_SETMASK, &noSignals, nil)
-        // The arguments are passed as bytes, because they need not be UTF-8.
-        execv(program, ProgramArguments.pointer(toLast: words.count))
-        let errorNumber = errno
+        let errorNumber = ProgramArguments.execute(program, withLast: words.count)
         throw CommandFailure(
             "cannot execute \(words.first ?? program): \(String(cString: strerror(errorNumber)))",
             errorNumber == ENOENT ? .notFound : .notExecutable)
