@@ -122,22 +122,25 @@ fuzz: setup ## Fuzz each parser for a minute. The first build is slow.
 	INTERLOCK_FUZZ=1 swift build -c release --product InterlockFuzz $(FUZZ_FLAGS) --scratch-path .build-fuzz
 	python3 Tests/Fuzzing/run.py $(ARGS)
 
+# Installs those peers whose line matches $1. What cannot be installed here is skipped, and listed as missing.
+peers = for peer in $$(grep -v '^\#' requirements/peers.txt | grep $1); do $(PIP) "$$peer" || echo "$2: $$peer cannot be installed here; it is skipped"; done
+
 # ARGS='--only locks' runs one part.
 bench: setup build $(VENV)/bench.installed ## Compare Interlock with Redis, libraries, etcd and Envoy.
 	@Tools/setup.sh bench
 	@Tools/setup.sh etcd || echo "bench: etcd-server cannot be installed here; the page will list it as missing"
-	@for peer in $$(grep -v '^#' requirements/peers.txt); do $(PIP) "$$peer" || echo "bench: $$peer cannot be installed here; the page will list it as missing"; done
+	@$(call peers,.,bench)
 	$(RELEASE_BUILD) --product InterlockBenchmarks
 	python3 Benchmarks/run.py $(ARGS)
 
 # The source of redsync is not copied into this repository. Peers that cannot be installed are skipped.
-REDSYNC := v4.13.0
+REDSYNC := $(shell sed -n 's/^REDSYNC_VERSION = "\(.*\)"/\1/p' Benchmarks/judged/arenas.py)
 
 # ARGS='--failovers 3' makes it shorter. Run it again to continue.
 bench-peers: setup build $(VENV)/bench.installed ## Judge other lock software beside Interlock. Takes hours.
 	@Tools/setup.sh etcd || echo "bench-peers: etcd-server cannot be installed here; etcd and redsync are skipped"
-	@for peer in $$(grep -v '^#' requirements/peers.txt); do $(PIP) "$$peer" || echo "bench-peers: $$peer cannot be installed here"; done
-	@[[ -e .build/redsync ]] || git clone --quiet --depth 1 --branch $(REDSYNC) https://github.com/go-redsync/redsync .build/redsync || echo "bench-peers: redsync's source is out of reach; it is skipped"
+	@$(call peers,pottery,bench-peers)
+	@[[ -e .build/redsync-$(REDSYNC) ]] || git clone --quiet --depth 1 --branch $(REDSYNC) https://github.com/go-redsync/redsync .build/redsync-$(REDSYNC) || echo "bench-peers: redsync's source is out of reach; it is skipped"
 	$(BINARY) bench peers $(ARGS)
 
 # ARGS='--duration 1h --seed 7' adds options of `interlock bench`.

@@ -3,6 +3,7 @@
 load, faults and checkers for each.
 
   interlock bench peers --results peers-1                    hours; see below
+  interlock bench peers --results peers-1 --jobs 4           four parts at a time
   interlock bench peers --results peers-1 --minutes 60       only an hour of it
   interlock bench peers --results peers-1 --table            the table so far
   interlock bench peers --results peers-1 --compare peers-2  two runs
@@ -12,14 +13,17 @@ server, and takes about 30 seconds. After Ctrl-C, the same command continues.
 Violations are results, not errors. docs/internals/peers.md has the details.
 
 Exit codes: 0, every part is done. 1, with --compare: the runs rank the peers
-differently. 64, the command line is wrong. 70, a part could not be run. 75,
---minutes are over, and parts are left.
+differently, or are not complete. 64, the command line is wrong. 70, a part
+could not be run. 75, --minutes are over, and parts are left. 130, interrupted.
 """
 
 import argparse
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -29,15 +33,16 @@ import time
 from collections import Counter
 
 from judged import arenas, part
-from judged.results import Key, Results, keys, markdown, ranking, totals
+from judged.results import USAGE, Key, Results, keys, markdown, ranking, totals
 from judged.settings import PEERS, TOPOLOGIES, settings_lines, unsupported
 from peers import etcd
+from rig import servers
 from rig.load import PYTHON, missing_library
 from rig.priority import run_first
 from rig.servers import BENCH, BINARY, ROOT, print_line
 
-USAGE, SOFTWARE, TEMPORARY = 64, 70, 75
-#: Seconds that a part takes at most.
+SOFTWARE, TEMPORARY, INTERRUPTED = 70, 75, 130
+#: Seconds that nearly every part ends within.
 LONGEST_PART = 90
 #: The libraries that each peer's clients import.
 LIBRARIES = {"redis-py": "redis", "python-redis-lock": "redis_lock", "pottery": "pottery"}
@@ -69,9 +74,10 @@ def parser() -> Parser:
         default=ROOT / ".build" / "peers",
         help="one JSON file per part, and its history; default .build/peers. Parts that are there are not repeated",
     )
-    made.add_argument("--minutes", type=positive, help="start no part that could end later")
+    made.add_argument("--jobs", type=positive, default=1, help="parts at the same time, default %(default)s")
+    made.add_argument("--minutes", type=positive, help="start no part in the last 90 seconds of this time")
     made.add_argument(
-        "--redsync", type=pathlib.Path, default=arenas.REDSYNC, help="redsync's source, default .build/redsync"
+        "--redsync", type=pathlib.Path, default=arenas.REDSYNC, help="redsync's source, default %(default)s"
     )
     made.add_argument(
         "--urgent", action="store_true", help="run before everything else on a busy machine, such as builds; needs root"
@@ -99,7 +105,13 @@ def lacking(peer: str, redsync: pathlib.Path) -> str | None:
     return missing_library(LIBRARIES.get(peer, "redis"))
 
 
-def versions() -> dict[str, str]:
+def redsync_version(source: pathlib.Path) -> str:
+    command = ["git", "-C", str(source), "describe", "--tags", "--always"]
+    described = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    return described.stdout.strip() if described.returncode == 0 else "missing"
+
+
+def versions(redsync: pathlib.Path) -> dict[str, str]:
     program = (
         "import importlib.metadata as m, json; "
         f"print(json.dumps({{n: m.version(n) for n in {VERSIONS!r} if any(m.distributions(name=n))}}))"
@@ -108,7 +120,7 @@ def versions() -> dict[str, str]:
     for name, command in (("Interlock", [str(BINARY)]), ("Redis", ["redis-server"])):
         printed = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=20).stdout
         found[name] = next((word[2:] for word in printed.split() if word.startswith("v=")), printed.strip())
-    return {**found, "etcd": etcd.version().split()[-1], "redsync": arenas.REDSYNC_VERSION}
+    return {**found, "etcd": etcd.version().split()[-1], "redsync": redsync_version(redsync)}
 
 
 def show_settings(as_json: bool) -> None:
@@ -133,12 +145,15 @@ def show_table(results: Results, as_json: bool) -> None:
 
 
 def compare(results: Results, other: Results, topologies: list[str]) -> int:
-    """Prints the ranking of two runs, and whether they are alike."""
+    """Prints the ranking of two runs, and whether they are alike. Returns the exit code."""
     counts = [Counter((part["topology"], part["peer"]) for part in one.load()) for one in (results, other)]
     if counts[0] != counts[1] or len(set(counts[0].values())) != 1:
         print("The runs are not complete: the peers have lost different numbers of servers.")
+        return 1
     is_alike = True
     for topology in topologies:
+        if topology not in {one for one, _ in counts[0]}:
+            continue
         places = [ranking(one.load(), topology) for one in (results, other)]
         is_alike = is_alike and places[0] == places[1]
         for one, order in zip((results, other), places, strict=True):
@@ -156,7 +171,8 @@ def run(options: argparse.Namespace, results: Results) -> int:
         return USAGE
     for binary in (BINARY, BENCH):
         if not binary.exists():
-            sys.exit(f"interlock bench peers: {binary} is missing; run `make build`")
+            print(f"interlock bench peers: {binary} is missing; run `make build`", file=sys.stderr)
+            return SOFTWARE
     if options.urgent:
         run_first()
     # In memory, because many servers write each change to their files.
@@ -171,27 +187,73 @@ def run(options: argparse.Namespace, results: Results) -> int:
             for topology in options.topology:
                 if why := unsupported(peer, topology):
                     print_line(f"{peer}, {topology}: skipped: {why}")
-    found_versions = versions()
+    found_versions = versions(options.redsync)
     print_line(f"versions: {', '.join(f'{name} {version}' for name, version in found_versions.items())}")
     wanted = list(keys(peers, options.topology, options.failovers))
     left = results.missing(wanted)
     until = time.monotonic() + 60 * options.minutes if options.minutes else None
     failures = 0
-    for done, key in enumerate(left, len(wanted) - len(left) + 1):
-        if until and time.monotonic() + LONGEST_PART > until:
-            print_line(f"--minutes {options.minutes} are over; the same command continues with {key.name}")
-            return SOFTWARE if failures else TEMPORARY
-        failures += not run_part(results, key, options.seed, found_versions, f"{done} of {len(wanted)}")
-    return SOFTWARE if failures else 0
+    running: dict[int, tuple[multiprocessing.Process, range]] = {}
+    ports = shares(servers.PORTS, options.jobs)
+    try:
+        for done, key in enumerate(left, len(wanted) - len(left) + 1):
+            if not ports:
+                process, its_ports = first_ended(running)
+                failures += process.exitcode != 0
+                ports.append(its_ports)
+            if until and time.monotonic() + LONGEST_PART > until:
+                print_line(f"--minutes {options.minutes} are over; the same command continues with {key.name}")
+                break
+            its_ports = ports.pop()
+            arguments = (its_ports, results, key, options.seed, found_versions, f"{done} of {len(wanted)}")
+            process = multiprocessing.Process(target=run_part, args=arguments)
+            process.start()
+            running[process.sentinel] = process, its_ports
+        while running:
+            failures += first_ended(running)[0].exitcode != 0
+    finally:
+        for process, _ in running.values():
+            process.terminate()
+            process.join()
+    if failures:
+        return SOFTWARE
+    return TEMPORARY if results.missing(wanted) else 0
 
 
-def run_part(results: Results, key: Key, seed: int, found_versions: dict[str, str], count: str) -> bool:
+def shares(ports: range, count: int) -> list[range]:
+    """Returns ranges of ports without overlap."""
+    length = len(ports) // count
+    return [ports[one * length : (one + 1) * length] for one in range(count)]
+
+
+def first_ended(
+    running: dict[int, tuple[multiprocessing.Process, range]],
+) -> tuple[multiprocessing.Process, range]:
+    """Waits until a part has ended, and removes it."""
+    [sentinel, *_] = multiprocessing.connection.wait(list(running))
+    process, ports = running.pop(sentinel)  # type: ignore[arg-type]
+    process.join()
+    return process, ports
+
+
+def run_part(
+    ports: range, results: Results, key: Key, seed: int, found_versions: dict[str, str], count: str
+) -> None:
+    """Runs a part in this process, which exits with 1 if the part could not be run.
+
+    ports: no other part uses them. Otherwise, two parts could draw the same port before either server has it.
+    """
+    servers.PORTS = ports
+    # The parent's state would draw the same ports for every part.
+    random.seed()
     begin = time.monotonic()
     try:
         figures = part.run(key.peer, key.topology, seed, key.number, results.histories, key.name)
-    except (SystemExit, OSError, RuntimeError) as error:
-        print_line(f"{count}, {key.name}: not done: {error}")
-        return False
+    except (Exception, SystemExit) as error:
+        print_line(f"{count}, {key.name}: not done: {error or type(error).__name__}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(1)
     results.save(key, seed, {**figures, "load": os.getloadavg()[0], "versions": found_versions})
     gap = figures["without_grant_ms"]
     words = (
@@ -203,7 +265,6 @@ def run_part(results: Results, key: Key, seed: int, found_versions: dict[str, st
         f"{f'{gap / 1000:.1f} s' if gap else 'the rest'} without a grant",
     )
     print_line(f"{count}, {key.name}, {figures['loss']}: {', '.join(words)} ({time.monotonic() - begin:.0f} s)")
-    return True
 
 
 def main() -> int:
@@ -241,4 +302,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("interlock bench peers: interrupted; the same command continues")
+        print("interlock bench peers: interrupted; the same command continues", file=sys.stderr)
+        sys.exit(INTERRUPTED)

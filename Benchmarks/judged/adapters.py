@@ -6,6 +6,7 @@ with an unknown effect.
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -46,7 +47,6 @@ class Locker(Protocol):
 class Target(NamedTuple):
     """Where a client finds its servers."""
 
-    topology: str
     #: The servers, through relays if the topology has them, or the sidecar.
     ports: list[int]
     sentinels: list[int]
@@ -221,17 +221,26 @@ class GoLibrary:
         self.process = subprocess.Popen(
             [target.program, json.dumps(words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self.read()
+
+    def read(self) -> dict[str, Any]:
+        """Returns the next line. A program that has ended ends the client, too, since this is no result of the peer."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"the Go program ended with {self.process.wait()}")
+        return json.loads(line)
 
     def call(self, op: str, **words: object) -> tuple[str, int, dict[str, Any]]:
         """Returns the result, the end of the lease and the whole answer."""
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
         asked = time.monotonic_ns()
-        self.process.stdin.write(json.dumps({"op": op, **words}) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise ConnectionError(f"the Go program ended with {self.process.wait()}")
-        answer = json.loads(line)
+        try:
+            self.process.stdin.write(json.dumps({"op": op, **words}) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # read() says how it ended.
+        answer = self.read()
         if answer["result"] == "failed":
             raise ConnectionError(answer["reason"])
         return answer["result"], asked + answer.get("valid", 0) * 1_000_000, answer

@@ -4,8 +4,11 @@ import json
 import pathlib
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 from judged.adapters import Target
@@ -19,8 +22,8 @@ from rig.servers import Rig, Sidecar, free_port, wait_until
 
 #: The program for the libraries in Go, and where redsync's source is expected.
 GO_SOURCES = ROOT / "Benchmarks" / "judged" / "golocks"
-REDSYNC = ROOT / ".build" / "redsync"
 REDSYNC_VERSION = "v4.13.0"
+REDSYNC = ROOT / ".build" / f"redsync-{REDSYNC_VERSION}"
 #: Sidecars. Each serves every second client.
 SIDECARS = 2
 #: By the name of the peer: the replicas that a lease must reach.
@@ -29,6 +32,10 @@ WAITING_REPLICAS = {"interlock": REPLICAS, "interlock-no-wait": 0}
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
 #: As Redis's page on Sentinel recommends.
 SAFE_PRIMARY = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+#: From linux/netlink.h.
+NETLINK_SOCK_DIAG = 4
+#: By the loss of an only server: what the judge calls it.
+SINGLE_FAULTS = {"killed": "redis-restart", "stopped": "redis-pause", "partitioned": "partition"}
 
 
 class Arena:
@@ -39,6 +46,7 @@ class Arena:
         self.network = network
         self.peer = peer
         self.sidecars: list[Sidecar] = []
+        self.undo: Callable[[], object] | None = None
 
     @property
     def is_interlock(self) -> bool:
@@ -56,9 +64,8 @@ class Arena:
 
     def target(self, place: int) -> list[Any]:
         """Returns the `Target` of a client."""
-        topology = type(self).__name__
         if self.sidecars:
-            return list(Target(topology, [self.sidecars[place % SIDECARS].port], [], "", ""))
+            return list(Target([self.sidecars[place % SIDECARS].port], [], "", ""))
         return list(self.peers_target())
 
     def peers_target(self) -> Target:
@@ -71,9 +78,25 @@ class Arena:
     def lose(self, plan: Plan) -> None:
         raise NotImplementedError
 
+    def take_away(
+        self, loss: str, process: subprocess.Popen[Any], gate: str, restart: Callable[[], object]
+    ) -> None:
+        """Kills a server, stops it, or closes the gate of its relay."""
+        if loss == "killed":
+            kill(self.rig, process)
+            self.undo = restart
+        elif loss == "stopped":
+            process.send_signal(signal.SIGSTOP)
+            self.undo = lambda: process.send_signal(signal.SIGCONT)
+        else:
+            self.network.set_reachable(gate, False)
+            self.undo = lambda: self.network.set_reachable(gate, True)
+
     def restore(self) -> None:
         """Makes the lost server reachable, and waits until it takes part again."""
-        raise NotImplementedError
+        undo, self.undo = self.undo, None
+        if undo:
+            undo()
 
 
 class SingleRig(Rig):
@@ -113,31 +136,15 @@ def kill(rig: Rig, process: subprocess.Popen[Any]) -> None:
 
 class Single(Arena):
     rig: SingleRig
-    loss = ""
 
     def peers_target(self) -> Target:
-        return Target("single", [self.rig.redis_port], [], "", str(go_program(self.peer)))
+        return Target([self.rig.redis_port], [], "", str(go_program(self.peer)))
 
     def fault(self, plan: Plan) -> str:
-        return {"killed": "redis-restart", "stopped": "redis-pause", "partitioned": "partition"}[plan.loss]
+        return SINGLE_FAULTS[plan.loss]
 
     def lose(self, plan: Plan) -> None:
-        self.loss = plan.loss
-        if self.loss == "killed":
-            kill(self.rig, self.rig.redis)
-        elif self.loss == "stopped":
-            self.rig.redis.send_signal(signal.SIGSTOP)
-        else:
-            self.network.set_reachable("redis", False)
-
-    def restore(self) -> None:
-        loss, self.loss = self.loss, ""
-        if loss == "killed":
-            self.rig.start_server()
-        elif loss == "stopped":
-            self.rig.redis.send_signal(signal.SIGCONT)
-        elif loss == "partitioned":
-            self.network.set_reachable("redis", True)
+        self.take_away(plan.loss, self.rig.redis, "redis", self.rig.start_server)
 
 
 class SafeSentinelRig(SentinelRig):
@@ -151,7 +158,7 @@ class Sentinel(Arena):
         return {"services": {}, "locks": {"wait_replicas": WAITING_REPLICAS[self.peer]}}
 
     def peers_target(self) -> Target:
-        return Target("sentinel", [], self.rig.sentinels, NAME, str(go_program(self.peer)))
+        return Target([], self.rig.sentinels, NAME, str(go_program(self.peer)))
 
     def fault(self, plan: Plan) -> str:
         return "failover"
@@ -172,12 +179,17 @@ class QuorumRig(Rig):
     def start_redis(self) -> None:
         self.ports = [self.redis_port, *(free_port() for _ in range(SERVERS - 1))]
         self.server_ports = [free_port() for _ in self.ports]
-        self.servers = [start_durable(self, f"redis-{number}", port) for number, port in enumerate(self.server_ports)]
+        self.servers: dict[int, subprocess.Popen[Any]] = {}
+        for number in range(SERVERS):
+            self.start_server(number)
         for number, (port, target) in enumerate(zip(self.ports, self.server_ports, strict=True)):
             self.network.relay(port, target, f"redis-{number}")
         # Limits and breakers need a Redis that is not lost.
         self.main_port = free_port()
         start_durable(self, "redis-main", self.main_port)
+
+    def start_server(self, number: int) -> None:
+        self.servers[number] = start_durable(self, f"redis-{number}", self.server_ports[number])
 
     @property
     def redis_url(self) -> str:
@@ -186,37 +198,21 @@ class QuorumRig(Rig):
 
 class Quorum(Arena):
     rig: QuorumRig
-    lost: tuple[int, str] | None = None
 
     def configuration(self) -> dict[str, Any]:
         return {"services": {}, "redis": {"urls": [f"redis://127.0.0.1:{port}" for port in self.rig.ports]}}
 
     def peers_target(self) -> Target:
-        return Target("quorum", self.rig.ports, [], "", str(go_program(self.peer)))
+        return Target(self.rig.ports, [], "", str(go_program(self.peer)))
 
     def fault(self, plan: Plan) -> str:
         return "quorum-server"
 
     def lose(self, plan: Plan) -> None:
-        self.lost = (plan.server, plan.loss)
-        process = self.rig.servers[plan.server]
-        if plan.loss == "killed":
-            kill(self.rig, process)
-        elif plan.loss == "stopped":
-            process.send_signal(signal.SIGSTOP)
-        else:
-            self.network.set_reachable(f"redis-{plan.server}", False)
-
-    def restore(self) -> None:
-        if not self.lost:
-            return
-        (server, loss), self.lost = self.lost, None
-        if loss == "killed":
-            self.rig.servers[server] = start_durable(self.rig, f"redis-{server}", self.rig.server_ports[server])
-        elif loss == "stopped":
-            self.rig.servers[server].send_signal(signal.SIGCONT)
-        else:
-            self.network.set_reachable(f"redis-{server}", True)
+        number = plan.server
+        self.take_away(
+            plan.loss, self.rig.servers[number], f"redis-{number}", lambda: self.rig.start_server(number)
+        )
 
 
 class EtcdRig(Rig):
@@ -226,7 +222,7 @@ class EtcdRig(Rig):
     count = 1
 
     def start_redis(self) -> None:
-        self.members: list[subprocess.Popen[Any]] = []
+        self.members: dict[int, subprocess.Popen[Any]] = {}
         self.ports = [free_port() for _ in range(self.count)]
         self.client_ports = [free_port() for _ in self.ports]
         self.peer_ports = [free_port() for _ in self.ports]
@@ -234,12 +230,13 @@ class EtcdRig(Rig):
         for number in range(self.count):
             self.network.relay(self.ports[number], self.client_ports[number], f"clients-{number}")
             self.network.relay(self.announced[number], self.peer_ports[number], f"etcd-{number}", self.member_of)
-        self.members = [self.start_member(number) for number in range(self.count)]
+        for number in range(self.count):
+            self.start_member(number)
         wait_until(self.is_healthy, "the start of etcd", 30)
 
-    def start_member(self, number: int) -> subprocess.Popen[Any]:
+    def start_member(self, number: int) -> None:
         cluster = ",".join(f"member-{one}=http://127.0.0.1:{port}" for one, port in enumerate(self.announced))
-        return self.start(
+        self.members[number] = self.start(
             f"etcd-{number}",
             "etcd",
             "--name",
@@ -271,26 +268,33 @@ class EtcdRig(Rig):
                 return number
         raise OSError("no member is the leader")
 
-    def member_of(self, port: int) -> str | None:
-        """Returns the name of the member that opened a connection from a port of this machine."""
-        inode = inode_of(port)
-        for number, process in enumerate(self.members):
+    def member_of(self, source: int, destination: int) -> str | None:
+        """Returns the name of the member that opened a connection between two ports of this machine."""
+        link = pathlib.Path(f"socket:[{inode_of(source, destination)}]")
+        for number, process in list(self.members.items()):
             try:
                 links = [one.readlink() for one in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
             except OSError:
                 continue
-            if pathlib.Path(f"socket:[{inode}]") in links:
+            if link in links:
                 return f"etcd-{number}"
         return None
 
 
-def inode_of(port: int) -> str:
-    """Returns the inode of the socket that has a local port."""
-    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if int(fields[1].rpartition(":")[2], 16) == port and fields[9] != "0":
-            return fields[9]
-    return ""
+def inode_of(source: int, destination: int) -> int:
+    """Returns the inode of the socket with a connection between two ports, or 0: sock_diag(7). Reading /proc/net/tcp
+    instead would take milliseconds, and a lost leader is dialed many times a second."""
+    by_family, any_state, no_cookie = 20, 0xFFFFFFFF, (0xFFFFFFFF, 0xFFFFFFFF)
+    address = socket.inet_aton("127.0.0.1") + bytes(12)
+    ports = struct.pack("!HH", source, destination)
+    request = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, any_state) + ports + 2 * address
+    request += struct.pack("=III", 0, *no_cookie)
+    header = struct.pack("=IHHII", 16 + len(request), by_family, 1, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(header + request)
+        reply = kernel.recv(8192)
+    kind, inode_at = struct.unpack_from("=H", reply, 4)[0], 84
+    return struct.unpack_from("=I", reply, inode_at)[0] if kind == by_family else 0
 
 
 class EtcdClusterRig(EtcdRig):
@@ -301,15 +305,14 @@ class Etcd(Arena):
     """One member, which the faults hit like one Redis, or several, of which they hit the leader."""
 
     rig: EtcdRig
-    lost: tuple[int, str] | None = None
 
     def peers_target(self) -> Target:
-        return Target("etcd", self.rig.ports, [], "", str(go_program(self.peer)))
+        return Target(self.rig.ports, [], "", str(go_program(self.peer)))
 
     def fault(self, plan: Plan) -> str:
         if self.rig.count > 1:
             return "quorum-server"
-        return {"killed": "redis-restart", "stopped": "redis-pause", "partitioned": "partition"}[plan.loss]
+        return SINGLE_FAULTS[plan.loss]
 
     def gate(self, number: int) -> str:
         # Clients still reach a leader that is cut off from the other members.
@@ -317,24 +320,12 @@ class Etcd(Arena):
 
     def lose(self, plan: Plan) -> None:
         number = self.rig.leader()
-        self.lost = (number, plan.loss)
-        if plan.loss == "killed":
-            kill(self.rig, self.rig.members[number])
-        elif plan.loss == "stopped":
-            self.rig.members[number].send_signal(signal.SIGSTOP)
-        else:
-            self.network.set_reachable(self.gate(number), False)
+        self.take_away(
+            plan.loss, self.rig.members[number], self.gate(number), lambda: self.rig.start_member(number)
+        )
 
     def restore(self) -> None:
-        if not self.lost:
-            return
-        (number, loss), self.lost = self.lost, None
-        if loss == "killed":
-            self.rig.members[number] = self.rig.start_member(number)
-        elif loss == "stopped":
-            self.rig.members[number].send_signal(signal.SIGCONT)
-        else:
-            self.network.set_reachable(self.gate(number), True)
+        super().restore()
         wait_until(self.rig.is_healthy, "the return of the lost member", 60)
 
 

@@ -64,8 +64,11 @@ def judge(path: pathlib.Path) -> dict[str, Any]:
     return json.loads(load.output(BENCH, "check", "--json", path, seconds=120, accepted=(0, 1)))
 
 
-def figures(report: dict[str, Any], events: list[Event], lost_at: int) -> dict[str, Any]:
-    """Returns the figures of a part: what the judge found, and times."""
+def figures(report: dict[str, Any], events: list[Event], lost_at: int, end: int) -> dict[str, Any]:
+    """Returns the figures of a part: what the judge found, and times.
+
+    lost_at, end: when the server was lost, and when clients began no more jobs.
+    """
     found: dict[str, int] = {}
     for violation in report["violations"]:
         found[violation["promise"]] = found.get(violation["promise"], 0) + 1
@@ -83,7 +86,7 @@ def figures(report: dict[str, Any], events: list[Event], lost_at: int) -> dict[s
         "other_violations": {**found, "fenced-writes": found.get("fenced-writes", 0) - len(stale)},
         "unlisted_violations": max(0, report["violation_count"] - LISTED),
         "longest_wait_ms": longest_wait(events),
-        "without_grant_ms": without_grant(events, lost_at),
+        "without_grant_ms": without_grant(events, lost_at, end),
     }
 
 
@@ -121,14 +124,17 @@ def longest_wait(events: list[Event]) -> float:
     return longest / 1e6
 
 
-def without_grant(events: list[Event], lost_at: int) -> float | None:
-    """Returns the longest time without a grant after the loss of the server, in milliseconds. Only grants count that
-    were requested after it, because a stopped client may read an older one late. None if there was none."""
+def without_grant(events: list[Event], lost_at: int, end: int) -> float | None:
+    """Returns the longest time without a grant between the loss of the server and the end, in milliseconds. Only grants
+    count that were requested after the loss, because a stopped client may read an older one late. None if there was
+    none."""
     asked: dict[int, int] = {}
-    times = [lost_at]
+    times = []
     for event in events:
         if event["what"] == "acquire":
             asked[event["client"]] = event["at"]
         elif event["what"] == "granted" and asked[event["client"]] >= lost_at:
             times.append(event["at"])
-    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0) / 1e6 or None
+    if not times:
+        return None
+    return max(later - earlier for earlier, later in itertools.pairwise([lost_at, *times, max(end, times[-1])])) / 1e6

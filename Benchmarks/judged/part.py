@@ -128,14 +128,15 @@ class Part:
     def end_clients(self) -> None:
         until = self.resources.deadline + END
         for _, process in self.clients.values():
+            failed = False
             try:
-                process.wait(max(0, until - time.monotonic()))
+                failed = process.wait(max(0, until - time.monotonic())) != 0
             except subprocess.TimeoutExpired:
                 # The judge reports the call that it did not end.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             self.rig.processes.remove(process)
-            if process.returncode > 0:
+            if failed:
                 raise SystemExit(f"peers: a client of {self.peer} failed: {self.errors()}")
 
     def errors(self) -> str:
@@ -167,7 +168,8 @@ def run(peer: str, topology: str, seed: int, number: int, histories: pathlib.Pat
                 resume(rig)
             file = rig.folder / "history.jsonl"
             history.write(file, events, time.monotonic_ns())
-            figures = history.figures(history.judge(file), events, part.lost_at)
+            end = int(part.resources.deadline * 1e9)
+            figures = history.figures(history.judge(file), events, part.lost_at, end)
             histories.mkdir(parents=True, exist_ok=True)
             with gzip.open(histories / f"{name}.jsonl.gz", "wb") as kept:
                 kept.write(file.read_bytes())

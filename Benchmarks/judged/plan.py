@@ -16,7 +16,7 @@ OWN, RENEW, OVERSTAY, FORGET = 0.2, 0.01, 0.005, 0.0025
 #: Redis servers of a quorum, as pottery and Redis's page on distributed locks recommend, and members of etcd.
 SERVERS, MEMBERS = 5, 3
 #: Seconds of load after the lost server is reachable again. The judge allows RECOVERY seconds after each fault.
-AFTERWARDS, RECOVERY = 12.0, 5.0
+AFTERWARDS, RECOVERY = 9.0, 5.0
 
 
 class ClientFault(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 CHUNK = 1 << 16
+Origin = Callable[[int, int], str | None]
 
 
 class Network:
@@ -57,14 +58,14 @@ class Network:
 
         self.run(change())
 
-    def relay(self, port: int, target: int, server: str, origin: Callable[[int], str | None] | None = None) -> None:
+    def relay(self, port: int, target: int, server: str, origin: Origin | None = None) -> None:
         """Relays connections from `port` to `target`, which belongs to a server.
 
-        `origin` returns the server that opened a connection from a port, if it has a gate, too.
+        `origin` returns the server that opened a connection from one port to another, if it has a gate, too.
         """
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            caller = origin(writer.get_extra_info("peername")[1]) if origin else None
+            caller = origin(writer.get_extra_info("peername")[1], port) if origin else None
             gates = [self.gate(name) for name in (server, caller) if name]
             # asyncio logs the end of a connection by cancellation as an error.
             with contextlib.suppress(OSError, asyncio.CancelledError):

@@ -3,13 +3,15 @@
 import json
 import pathlib
 import statistics
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from judged.settings import PEERS, TOPOLOGIES, unsupported
 
+USAGE = 64
 #: Increases when parts stop being comparable with older ones.
-FORMAT = 1
+FORMAT = 2
 Result = dict[str, Any]
 COLUMNS = (
     "peer",
@@ -63,7 +65,13 @@ class Results:
         return self.folder / f"{key.name}.json"
 
     def load(self) -> list[Result]:
-        return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.json"))]
+        """Exits if a file is not a result of this version."""
+        found = [(path, json.loads(path.read_text())) for path in sorted(self.folder.glob("*.json"))]
+        for path, one in found:
+            if not isinstance(one, dict) or one.get("format") != FORMAT:
+                print(f"interlock bench peers: {path} is not a result of this version; name another --results", file=sys.stderr)
+                sys.exit(USAGE)
+        return [one for _, one in found]
 
     def missing(self, wanted: Iterable[Key]) -> list[Key]:
         return [key for key in wanted if not self.path(key).exists()]
@@ -140,10 +148,18 @@ def row(peer: str, figures: Result) -> str:
 def ranking(results: Iterable[Result], topology: str) -> list[list[str]]:
     """Returns the peers of a topology from the safest. Peers share a place unless they differ in kind: no two holders
     at all, fewer than one pair per failover, or more; then no stale write accepted, or some. Finer steps would differ
-    from run to run."""
+    from run to run. A peer that granted nothing comes last, because it showed nothing."""
     places: dict[tuple[int, bool], list[str]] = {}
     for (one, peer), figures in totals(results).items():
         if one == topology:
-            step = 0 if figures["two_holders"] == 0 else 1 if figures["two_holders"] < figures["failovers"] else 2
-            places.setdefault((step, figures["stale_writes"] > 0), []).append(peer)
+            places.setdefault((step(figures), figures["stale_writes"] > 0), []).append(peer)
     return [places[place] for place in sorted(places)]
+
+
+def step(figures: Result) -> int:
+    if figures["grants"] == 0:
+        return 3
+    # What the judge did not list may be pairs of holders.
+    if figures["unlisted_violations"] > 0:
+        return 2
+    return 0 if figures["two_holders"] == 0 else 1 if figures["two_holders"] < figures["failovers"] else 2

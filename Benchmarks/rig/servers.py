@@ -34,18 +34,19 @@ def print_line(text: str) -> None:
 
 #: The distance from a cluster server's port to the port of its bus.
 CLUSTER_BUS = 10_000
+#: Ports below those of outgoing connections, which could use one before the server starts, and for a minute after.
+PORTS = range(10_240, 32_768)
 
 
 def free_port(distance: int = 0) -> int:
-    """Returns a port below those of outgoing connections, which could use it before the server starts, and for a minute
-    after.
+    """Returns one of PORTS.
 
     distance: the distance to a second, higher port that the server uses too.
     """
     while True:
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", random.randrange(10_240, 32_768 - distance)))
+                probe.bind(("127.0.0.1", random.randrange(PORTS.start, PORTS.stop - distance)))
                 return probe.getsockname()[1]
             except OSError:
                 continue

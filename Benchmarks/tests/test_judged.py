@@ -1,3 +1,5 @@
+import contextlib
+import io
 import json
 import pathlib
 import tempfile
@@ -81,8 +83,11 @@ class HistoryTest(unittest.TestCase):
     def test_the_time_without_a_grant_begins_with_the_loss(self) -> None:
         # The second grant was requested before the loss and read late.
         events = [*wait(1, 0, 1), *wait(2, 1, 6), *wait(3, 7, 9), *wait(1, 9, 10)]
-        self.assertEqual(history.without_grant(in_order(events), 2 * SECOND), 7000)
-        self.assertIsNone(history.without_grant(in_order(events), 20 * SECOND))
+        self.assertEqual(history.without_grant(in_order(events), 2 * SECOND, 11 * SECOND), 7000)
+        self.assertIsNone(history.without_grant(in_order(events), 20 * SECOND, 30 * SECOND))
+
+    def test_the_time_without_a_grant_ends_with_the_part(self) -> None:
+        self.assertEqual(history.without_grant(in_order(wait(1, 3, 4)), 2 * SECOND, 20 * SECOND), 16000)
 
     def test_a_holder_is_notified_of_a_loss_by_a_refused_renewal_or_release(self) -> None:
         events = [
@@ -111,7 +116,7 @@ class HistoryTest(unittest.TestCase):
             {"at": 1, "what": "release", "client": 1, "lease": 5},
             {"at": 2, "what": "refused", "client": 1, "reason": "lost"},
         ]
-        found = history.figures(report, lost, 0)
+        found = history.figures(report, lost, 0, 0)
         self.assertEqual((found["two_holders"], found["not_notified"], found["stale_writes"]), (2, 1, 1))
         self.assertEqual(found["other_violations"], {"recovery": 1, "fenced-writes": 1})
         self.assertEqual(found["unlisted_violations"], 5)
@@ -167,6 +172,21 @@ class ResultsTest(unittest.TestCase):
         ]
         places = [["interlock", "etcd"], ["pottery"], ["redsync"], ["redis-py", "python-redis-lock"]]
         self.assertEqual(ranking(parts, "single"), places)
+
+    def test_a_peer_that_granted_nothing_comes_last(self) -> None:
+        parts = [{**result("etcd", 0, two_holders=0), "grants": 0}, result("redis-py", 0, two_holders=9)]
+        self.assertEqual(ranking(parts, "single"), [["redis-py"], ["etcd"]])
+
+    def test_violations_that_are_not_listed_may_be_pairs_of_holders(self) -> None:
+        parts = [{**result("etcd", 0, two_holders=0), "unlisted_violations": 3}, result("redsync", 0, two_holders=0)]
+        self.assertEqual(ranking(parts, "single"), [["redsync"], ["etcd"]])
+
+    def test_files_of_another_version_are_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "redis-py.single.000.json").write_text('{"format": 1}')
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as printed:
+                Results(pathlib.Path(folder)).load()
+        self.assertIn("is not a result of this version", printed.getvalue())
 
     def test_each_missing_topology_has_a_reason(self) -> None:
         for peer, one in PEERS.items():

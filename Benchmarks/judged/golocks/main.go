@@ -1,4 +1,5 @@
 // One client of redsync or of etcd's own lock. It reads one JSON command per line and answers each with one line.
+// Its first line says that it is ready.
 //
 // A validity counts from the moment at which the command was read. redsync needs the build tag of that name, because its
 // source may be missing.
@@ -60,6 +61,12 @@ func main() {
 	}
 	lock := create(t)
 	answers := json.NewEncoder(os.Stdout)
+	reply := func(a answer) {
+		if err := answers.Encode(a); err != nil {
+			log.Fatal(err)
+		}
+	}
+	reply(answer{Result: "ready"})
 	commands := bufio.NewScanner(os.Stdin)
 	for commands.Scan() {
 		begin := time.Now()
@@ -78,8 +85,6 @@ func main() {
 		case "abandon":
 			lock.abandon()
 		}
-		if err := answers.Encode(result); err != nil {
-			log.Fatal(err)
-		}
+		reply(result)
 	}
 }
