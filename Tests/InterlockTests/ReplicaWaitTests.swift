@@ -41,9 +41,31 @@ struct ReplicaWaitTests {
             #expect(count("lock.replicated") == 0)
             let port = try #require(fleet.server.port)
             _ = try await replica.send(AnyCommand(["REPLICAOF", "127.0.0.1", "\(port)"]))
-            try await eventually("locks are granted again") { await acquire() == nil }
-            #expect((count("lock.unreplicated"), count("lock.replicated")) == (1, 1), "\(log.lines)")
+            try await eventually("the log says that enough replicas confirm leases") {
+                _ = await acquire()
+                return count("lock.replicated") == 1
+            }
+            #expect(count("lock.unreplicated") == 1, "\(log.lines)")
         }
+    }
+
+    @Test("Servers of a cluster with enough and with too few replicas in turn are logged once")
+    func loggedOncePerShortage() {
+        var log = ReplicaShortageLog()
+        var events: [CoordinatorLogEvent] = []
+        func confirm(_ isEnough: Bool, second: Int64) {
+            let now = Instant(nanoseconds: second * 1_000_000_000)
+            if let event = log.event(isEnough: isEnough, now: now) { events.append(event) }
+        }
+        confirm(true, second: 0)
+        for second in stride(from: Int64(1), to: 3_600, by: 2) {
+            confirm(false, second: second)
+            confirm(true, second: second + 1)
+        }
+        #expect(events == [.lockUnreplicated])
+        confirm(true, second: 3_605)
+        confirm(true, second: 3_606)
+        #expect(events == [.lockUnreplicated, .lockReplicated])
     }
 
     @Test("A waiter whose turn comes without enough replicas gets the reason, and the lock passes to the next one")

@@ -13,8 +13,7 @@ final class LockCoordinator {
     /// other commands of holders use the runtime's connection.
     let pipeline: any RedisSender
     private let replication: ReplicaWait
-    /// Whether the log's last line about replicas says that too few have leases.
-    private var isLoggedUnreplicated = false
+    private var replicaShortageLog = ReplicaShortageLog()
     let watch: KeyWatch
     let followedLeases: FollowedLeaseRegistry
     let wakeChannels: WakeChannels
@@ -179,22 +178,15 @@ final class LockCoordinator {
             switch result {
             case .success(let replicaCount):
                 let isEnough = replicaCount >= settings.waitReplicas
-                logReplication(replicaCount, isEnough: isEnough)
+                if let event = replicaShortageLog.event(isEnough: isEnough, now: runtime.time.now()) {
+                    runtime.logger.log(event, ["acknowledged": "\(replicaCount)", "wanted": "\(settings.waitReplicas)"])
+                }
                 done(
                     isEnough
                         ? nil : .unreplicated(acknowledged: Int(replicaCount), wanted: settings.waitReplicas, consequence))
             case .failure(let error): done(InterlockError(error))
             }
         }
-    }
-
-    /// Logs a change between enough and too few replicas.
-    private func logReplication(_ replicaCount: Int64, isEnough: Bool) {
-        guard isEnough == isLoggedUnreplicated else { return }
-        isLoggedUnreplicated = !isEnough
-        runtime.logger.log(
-            isEnough ? .lockReplicated : .lockUnreplicated,
-            ["acknowledged": "\(replicaCount)", "wanted": "\(settings.waitReplicas)"])
     }
 
     /// The result of waiting until replicas have a renewal.
