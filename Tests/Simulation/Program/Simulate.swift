@@ -80,6 +80,7 @@ struct Simulate: ParsableCommand {
         guard history == nil || seed != nil else { throw ValidationError("--history needs --seed") }
         guard replace.isEmpty || replace.count == 2 else { throw ValidationError("--replace needs the old and the new text") }
         guard !shrink || seed != nil else { throw ValidationError("--shrink needs --seed") }
+        guard !shrink || replace.isEmpty else { throw ValidationError("--shrink cannot plant the bug of --replace") }
     }
 
     /// Restarts the program in an environment in which dictionaries have the same order in every process.
@@ -95,6 +96,7 @@ struct Simulate: ParsableCommand {
         var totals = Totals()
         var progress = Progress()
         let scriptFile = try scripts.map(LineFile.init)
+        var isReplaced = replace.isEmpty
         for seed in self.seed.map({ [$0] }) ?? Array(first..<first + UInt64(seeds)) {
             let world = World(seed: seed)
             if traffic { world.tap { print($0) } }
@@ -102,6 +104,7 @@ struct Simulate: ParsableCommand {
             if let scriptFile { world.traceScripts { scriptFile.write($0) } }
             let result = world.run(operations: operations)
             totals.add(result)
+            isReplaced = isReplaced || world.hasReplacedInScripts
             if let history { try result.write(to: history) }
             if digest { print("seed \(seed): digest \(String(result.digest, radix: 16))") }
             for event in result.events.suffix(tail) {
@@ -119,6 +122,9 @@ struct Simulate: ParsableCommand {
         }
         try scriptFile?.close()
         try totals.write(asJSON: json)
+        guard isReplaced else {
+            throw ValidationError("--replace: no script that ran contains \(replace[0].debugDescription)")
+        }
         if totals.unknown > 0 { throw ExitCode(1) }
     }
 

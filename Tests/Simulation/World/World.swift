@@ -55,6 +55,7 @@ package final class World {
     /// The clients that the fault `vanish` kills.
     private var killableClients: [ListenerClient] = []
     private var probers: [Prober] = []
+    private var scriptEdit: ScriptEdit?
     private var faults: Faults?
     private let proxied: ProxiedServices
 
@@ -245,8 +246,13 @@ package final class World {
 
     /// Plants a bug: replaces text in the scripts that servers load from now on.
     package func replaceInScripts(_ old: String, with new: String) {
-        for host in state.machines.hosts + state.quorum { host.server.scriptEdit = ScriptEdit(old: old, new: new) }
+        let edit = ScriptEdit(old: old, new: new)
+        scriptEdit = edit
+        for host in state.machines.hosts + state.quorum { host.server.scriptEdit = edit }
     }
+
+    /// Whether any script that ran had the text to replace.
+    package var hasReplacedInScripts: Bool { scriptEdit?.isApplied == true }
 
     /// Passes each call of a script to `report` as a line of JSON, and before its first call the script's source.
     package func traceScripts(_ report: @escaping (String) -> Void) {
