@@ -10,7 +10,7 @@ would find it again: `none`, or these, separated by commas:
     Suite.function      a test in Tests
     NAME                a configuration in Specs, or a seeded bug in Tests/Mutation
     --seed N            a world of `make simulate`
-    make TARGET         a target that runs tests
+    make TARGET         a target that runs tests: test-…, or one of TARGETS
     PATH                any other file of the repository that would find it
 """
 
@@ -32,6 +32,8 @@ LIST = FOLDER / "found.tsv"
 COLUMNS = ["area", "kind", "found by", "story", "fix", "again"]
 MAX_STORY_WORDS = 20
 
+#: Make targets that run tests, although their names do not start with `test`.
+TARGETS = {"documents", "fuzz", "linearizability", "lint", "mutation-test", "soak", "specs", "specs-traces", "tsan", "verify"}
 #: The pages after found.md, their titles and the areas that each lists. A page has at most 2,500 words.
 PAGES = {
     "found-locks": ("Faults of locks", ("locks",)),
@@ -173,16 +175,26 @@ def known_commits(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name, kind in zip(wanted, kinds, strict=True) if kind == "commit")
 
 
+def read(path: Path | str) -> str:
+    """Returns the text of a file, or "" if it is deleted and the deletion is not staged yet."""
+    file = ROOT / path
+    return file.read_text() if file.is_file() else ""
+
+
 def repository(faults: list[Fault]) -> Names:
     files = git("ls-files").splitlines()
     swift = [path for path in files if path.startswith("Tests/") and path.endswith(".swift")]
     mutation = [path for path in files if path.startswith("Tests/Mutation/")]
     return Names(
         known_commits(fault.fix for fault in faults if fault.fix != "open"),
-        frozenset(test for path in swift for test in tests_of((ROOT / path).read_text())),
+        frozenset(test for path in swift for test in tests_of(read(path))),
         frozenset(Path(path).stem for path in files if path.startswith("Specs/") and path.endswith(".cfg")),
-        frozenset(name for path in mutation for name in re.findall(r'\bBug\(\s*"([\w-]+)"', (ROOT / path).read_text())),
-        frozenset(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)),
+        frozenset(name for path in mutation for name in re.findall(r'\bBug\(\s*"([\w-]+)"', read(path))),
+        frozenset(
+            name
+            for name in re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE)
+            if name.startswith("test") or name in TARGETS
+        ),
         frozenset(files),
     )
 
@@ -278,12 +290,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="write the pages")
     options = parser.parse_args()
-    faults = parsed((ROOT / LIST).read_text())
+    try:
+        faults = parsed(read(LIST))
+    except ValueError as error:
+        print(f"found: {error}")
+        return 1
     found = list(problems(faults, repository(faults)))
     for path, text in pages(faults).items():
         if options.update:
             (ROOT / path).write_text(text)
-        elif not (ROOT / path).is_file() or (ROOT / path).read_text() != text:
+        elif read(path) != text:
             found.append(f"{path} is stale; run Tests/Lint/found.py --update")
     print("\n".join(f"found: {problem}" for problem in found) or f"found: {len(faults)} faults, no finding")
     return int(bool(found))
