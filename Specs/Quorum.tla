@@ -2,7 +2,7 @@
 \* An exclusive lock on a majority of independent Redis servers. Each script call is one atomic action on one server. A
 \* call that was sent runs at any later time, in any order, or never. Times are relative: a Tick shortens them all.
 EXTENDS QuorumScripts, FiniteSets, TLC
-CONSTANTS Servers, Attempts, \* Attempts: the acquire calls; with the assumption "retry", one that ended begins again
+CONSTANTS Servers, Attempts, \* Attempts: the acquire calls; with "retry", one that gave up begins again
   Shared,  \* the attempts with one token, which their owner chose; each other attempt has a token of its own
   Renewing, Releasing, Stopping, \* the attempts whose callers renew, may release, may disappear
   Ahead,   \* the servers whose time of day is ahead, which matters only for the numbers that they mint
@@ -125,6 +125,7 @@ Believes(a) == /\ att[a].st = "granted" /\ att[a].left > 0 \* and no other attem
 MutualExclusion == \A a, b \in Attempts : Believes(a) /\ Believes(b) => Token(a) = Token(b) \* ---- Promises
 FencesRise == env.rises            OwnersFencesRise == env.same \* above those of other tokens; not below its own
 UnavailableNotHeld == env.honest   NoRenewedLeaseLost == env.kept
+OneAcquires == <>(\E a \in Attempts : att[a].st = "granted") \* not a promise: attempts may split the servers each time
 OtherAcquires == \A b \in Stopping : \A a \in Attempts \ {b} : att[b].st = "stopped" ~> att[a].st = "granted"
 Symmetry == Permutations(Shared) \cup Permutations(Attempts \ Shared) \cup Permutations(Servers \ Ahead)
 =======================================================================================================================
