@@ -61,4 +61,7 @@ AssignedWithinLimit == Sum([p \in Planes |-> Occupied(quota[p])], Planes) <= lim
 UsedIsCounted == \A p \in Planes :
   /\ inuse[p].q <= Occupied(quota[p])
   /\ \A i \in DOMAIN flight[p] : flight[p][i].q <= Occupied(quota[p])
+\* No entry outlasts a call by more than its retention, so that the quota of a data plane that is gone becomes free.
+EntriesLapse == [][\A p, r \in Planes : Len(flight'[p]) > Len(flight[p]) =>
+  quota'[r].left <= Retention /\ quota'[r].prevLeft <= Retention]_vars
 ==============================================================================================================
