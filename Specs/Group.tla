@@ -38,8 +38,9 @@ PutSingle(d) == /\ queue' = d.queue
 Put(x) == /\ queue' = x.q /\ lock' = IF x.l.kind = "group" THEN [x.l EXCEPT !.left = 0] ELSE x.l
 Admitted(c) == /\ waits' = waits \ {c} /\ call' = [call EXCEPT ![c].ran = TRUE]
                /\ passed' = [u \in Callers |-> IF u /= c /\ Has(queue, u) THEN passed[u] + 1 ELSE 0]
-Refused(c) == /\ call' = [call EXCEPT ![c] = NoCall] /\ UNCHANGED waits
-              /\ passed' = [passed EXCEPT ![c] = IF Has(queue, c) THEN @ ELSE 0]
+Refused(c, reply) == \* the waiter waits on, unless the lock is held in another mode: that is an error
+  /\ call' = [call EXCEPT ![c] = NoCall] /\ waits' = IF reply.is = "mode" THEN waits \ {c} ELSE waits
+  /\ passed' = [passed EXCEPT ![c] = IF Has(queue, c) THEN @ ELSE 0]
 \* ---- Callers
 Wait(c) == /\ "wait" \in Events /\ call[c] = NoCall /\ lease[c] = 0 /\ waits' = waits \cup {c} /\ waits' /= waits
            /\ UNCHANGED <<lock, queue, lease, call, passed>>
@@ -58,14 +59,14 @@ Acquire(c) == \* acquire.lua, for a writer
   /\ c \in Writers /\ call[c].op = "acquire" /\ ~call[c].ran /\ UNCHANGED lease
   /\ CASE lock.kind = "group" /\ "mode" \notin Guards ->
             Admitted(c) /\ PutSingle(Give(Token(c), Ttl, 0, Without(queue, c)))
-       [] lock.kind = "group" /\ "mode" \in Guards -> Refused(c) /\ Put(group[1])
-       [] OTHER -> PutSingle(one[1]) /\ IF one[2].is = "granted" THEN Admitted(c) ELSE Refused(c)
+       [] lock.kind = "group" /\ "mode" \in Guards -> Put(group[1]) /\ Refused(c, group[2])
+       [] OTHER -> PutSingle(one[1]) /\ IF one[2].is = "granted" THEN Admitted(c) ELSE Refused(c, one[2])
 Share(c) == \* share.lua, for a reader or a slot
   LET r == ShareScript(lock, queue, Args(c), Env) IN
   /\ c \notin Writers /\ call[c].op = "acquire" /\ ~call[c].ran /\ Put(r[1]) /\ UNCHANGED lease
   /\ CASE r[2].is = "granted" -> Admitted(c)
        [] r[2].is = "extended" -> /\ waits' = waits \ {c} /\ call' = [call EXCEPT ![c].ran = TRUE] /\ UNCHANGED passed
-       [] OTHER -> Refused(c)
+       [] OTHER -> Refused(c, r[2])
 Renew(c) == \* renew.lua, share-renew.lua
   LET a == [token |-> c, only |-> 0, ttl |-> Ttl, keeps |-> FALSE]
       one == RenewScript(Single, [a EXCEPT !.token = Token(c)])  group == ShareRenewScript(lock, queue, a, 0)
@@ -109,6 +110,7 @@ Symmetry == Permutations(Writers) \cup Permutations(Readers) \cup Permutations(P
 \* ---- Promises
 Relies(s) == {c \in s : lease[c] > 0}
 SharedExcludesExclusive == Relies(Writers) = {} \/ Cardinality(Relies(Callers)) = 1
+ModesExclude == \A s, t \in {Writers, Readers, Permits} : s /= t => Relies(s) = {} \/ Relies(t) = {}
 SemaphoreWithinSlots == Cardinality(Relies(Permits)) =< Slots
 NoOvertaking == \A c \in Callers : passed[c] =< Cardinality(Callers) - 1
 Served == \A c \in Callers : c \in waits ~> c \notin waits   \* every waiter is granted or refused

@@ -78,7 +78,8 @@ ShareScript(l, q, a, e) ==
        [] mine /\ a.take -> Join(Begin(new, q), a, e)
        [] l.kind = "offer" /\ ~mine -> Refuse(x, a, l.left, e)
        [] l.kind = "one" /\ a.slots = 0 -> Refuse(x, a, l.left, e)
-       [] (l.kind = "one" /\ a.slots > 0) \/ (l.kind = "group" /\ (l.slots = 0) /= (a.slots = 0)) ->
+       [] \/ l.kind = "one" /\ a.slots > 0
+          \/ l.kind = "group" /\ (l.slots = 0) /= (a.slots = 0) /\ "mode" \in Guards ->
             <<x, [is |-> "mode", slots |-> mode]>>
        [] OTHER -> CASE l.in[a.token] > 0 ->   \* the owner has it already: the same fence, and no earlier end
                           LET z == [x EXCEPT !.l.in[a.token] = Max(@, a.ttl),
