@@ -41,7 +41,9 @@ NewFence(s) == LET cold == net.cold /\ s = net.pri /\ "clock_after_failover" \in
   IF "fences" \notin Events THEN 0
   ELSE NextFence(db[s].fence, (db[s].recent /\ ~cold) \/ "fence_from_clock" \notin Guards,
                  IF net.back THEN 1 ELSE ghost.hi + 1)
-Env(s) == [count |-> NewFence(s), mint |-> NewFence(s), dead |-> net.dead, back |-> net.back]
+\* With "hang", a killed sidecar still seems to listen: its connection stays.
+Env(s) == [count |-> NewFence(s), mint |-> NewFence(s), dead |-> IF "hang" \in Events THEN {} ELSE net.dead,
+           back |-> net.back]
 NextGrant == IF "fences" \in Events THEN ghost.n + 1 ELSE 0
 \* Server s grants the lock to client c, in the new state d. n: its number in its sidecar's turn, 0 if it did not wait.
 Grant(s, c, d, ttl, left, n) == LET f == d.fence  t == Home[c]  w == Without(side[t].q, c)  g == NextGrant IN
