@@ -89,7 +89,17 @@ def expectation(path: Path) -> str:
 
 def properties(path: Path) -> list[str]:
     """Returns the names of the temporal properties that a configuration checks."""
-    lines = re.findall(r"^\s*PROPERT(?:Y|IES)\s+(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return named(path, "PROPERT(?:Y|IES)")
+
+
+def promises(path: Path) -> list[str]:
+    """Returns the names of the invariants and the temporal properties that a configuration checks."""
+    return named(path, "(?:INVARIANTS?|PROPERT(?:Y|IES))")
+
+
+def named(path: Path, keyword: str) -> list[str]:
+    """Returns the names after a keyword in a configuration."""
+    lines = re.findall(rf"^\s*{keyword}\s+(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return " ".join(lines).split()
 
 
