@@ -31,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from typing import Any
 
 from judged import arenas, part
 from judged.results import USAGE, Key, Results, keys, markdown, ranking, totals
@@ -84,7 +85,12 @@ def parser() -> Parser:
     )
     made.add_argument("--table", action="store_true", help="print the table of the results, and run nothing")
     made.add_argument("--settings", action="store_true", help="print the settings of every peer, and run nothing")
-    made.add_argument("--compare", type=pathlib.Path, metavar="DIR", help="another run; run nothing")
+    made.add_argument(
+        "--compare",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="print the figures of both runs, and whether they rank the peers alike; run nothing",
+    )
     made.add_argument("--json", action="store_true", help="print JSON instead of tables")
     return made
 
@@ -130,10 +136,14 @@ def show_settings(as_json: bool) -> None:
     print("\n".join(settings_lines()))
 
 
+def figures_of(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"topology": key[0], "peer": key[1], **one} for key, one in totals(parts).items()]
+
+
 def show_table(results: Results, as_json: bool) -> None:
     found = results.load()
     if as_json:
-        print(json.dumps([{"topology": key[0], "peer": key[1], **one} for key, one in totals(found).items()]))
+        print(json.dumps(figures_of(found)))
         return
     print(markdown(found))
     for (topology, peer), one in totals(found).items():
@@ -144,19 +154,22 @@ def show_table(results: Results, as_json: bool) -> None:
             print(f"\n{PEERS[peer].title}, {topology}, other findings: {', '.join(others)}")
 
 
-def compare(results: Results, other: Results, topologies: list[str]) -> int:
-    """Prints the ranking of two runs, and whether they are alike. Returns the exit code."""
-    counts = [Counter((part["topology"], part["peer"]) for part in one.load()) for one in (results, other)]
+def compare(folders: tuple[Results, Results], topologies: list[str], as_json: bool) -> int:
+    """Prints the figures and the rankings of two runs. Returns the exit code."""
+    runs = [one.load() for one in folders]
+    counts = [Counter((part["topology"], part["peer"]) for part in run) for run in runs]
     if counts[0] != counts[1] or len(set(counts[0].values())) != 1:
-        print("The runs are not complete: the peers have lost different numbers of servers.")
+        print("The runs are not complete: the peers have lost different numbers of servers.", file=sys.stderr)
         return 1
-    is_alike = True
-    for topology in topologies:
-        if topology not in {one for one, _ in counts[0]}:
-            continue
-        places = [ranking(one.load(), topology) for one in (results, other)]
-        is_alike = is_alike and places[0] == places[1]
-        for one, order in zip((results, other), places, strict=True):
+    tested = [topology for topology in topologies if topology in {one for one, _ in counts[0]}]
+    rankings = {topology: [ranking(run, topology) for run in runs] for topology in tested}
+    is_alike = all(first == second for first, second in rankings.values())
+    if as_json:
+        print(json.dumps({"runs": [figures_of(run) for run in runs], "rankings": rankings, "alike": is_alike}))
+        return 0 if is_alike else 1
+    print(markdown(*runs), end="\n\n")
+    for topology, places in rankings.items():
+        for one, order in zip(folders, places, strict=True):
             print(f"{topology}, {one.folder}: {' > '.join(' = '.join(place) for place in order)}")
     print("The runs rank the peers alike." if is_alike else "The runs rank the peers differently.")
     return 0 if is_alike else 1
@@ -236,9 +249,7 @@ def first_ended(
     return process, ports
 
 
-def run_part(
-    ports: range, results: Results, key: Key, seed: int, found_versions: dict[str, str], count: str
-) -> None:
+def run_part(ports: range, results: Results, key: Key, seed: int, found_versions: dict[str, str], count: str) -> None:
     """Runs a part in this process, which exits with 1 if the part could not be run.
 
     ports: no other part uses them. Otherwise, two parts could draw the same port before either server has it.
@@ -280,7 +291,7 @@ def main() -> int:
         show_settings(options.json)
         return 0
     if options.compare:
-        return compare(results, Results(options.compare), options.topology)
+        return compare((results, Results(options.compare)), options.topology, options.json)
     if not options.table:
         code = run(options, results)
         if code == USAGE:

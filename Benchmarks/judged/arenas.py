@@ -78,9 +78,7 @@ class Arena:
     def lose(self, plan: Plan) -> None:
         raise NotImplementedError
 
-    def take_away(
-        self, loss: str, process: subprocess.Popen[Any], gate: str, restart: Callable[[], object]
-    ) -> None:
+    def take_away(self, loss: str, process: subprocess.Popen[Any], gate: str, restart: Callable[[], object]) -> None:
         """Kills a server, stops it, or closes the gate of its relay."""
         if loss == "killed":
             kill(self.rig, process)
@@ -210,9 +208,7 @@ class Quorum(Arena):
 
     def lose(self, plan: Plan) -> None:
         number = plan.server
-        self.take_away(
-            plan.loss, self.rig.servers[number], f"redis-{number}", lambda: self.rig.start_server(number)
-        )
+        self.take_away(plan.loss, self.rig.servers[number], f"redis-{number}", lambda: self.rig.start_server(number))
 
 
 class EtcdRig(Rig):
@@ -320,9 +316,7 @@ class Etcd(Arena):
 
     def lose(self, plan: Plan) -> None:
         number = self.rig.leader()
-        self.take_away(
-            plan.loss, self.rig.members[number], self.gate(number), lambda: self.rig.start_member(number)
-        )
+        self.take_away(plan.loss, self.rig.members[number], self.gate(number), lambda: self.rig.start_member(number))
 
     def restore(self) -> None:
         super().restore()

@@ -69,7 +69,10 @@ class Results:
         found = [(path, json.loads(path.read_text())) for path in sorted(self.folder.glob("*.json"))]
         for path, one in found:
             if not isinstance(one, dict) or one.get("format") != FORMAT:
-                print(f"interlock bench peers: {path} is not a result of this version; name another --results", file=sys.stderr)
+                print(
+                    f"interlock bench peers: {path} is not a result of this version; name another --results",
+                    file=sys.stderr,
+                )
                 sys.exit(USAGE)
         return [one for _, one in found]
 
@@ -120,29 +123,31 @@ def total(parts: Sequence[Result]) -> Result:
     }
 
 
-def markdown(results: Iterable[Result]) -> str:
-    """Returns one table per topology."""
+def markdown(*runs: Iterable[Result]) -> str:
+    """Returns one table per topology. With several runs, each cell that differs has the figures of all."""
+    found = [totals(results) for results in runs]
     sections: dict[str, list[str]] = {}
-    for (topology, peer), figures in totals(results).items():
-        sections.setdefault(topology, []).append(row(peer, figures))
+    for topology, peer in found[0]:
+        rows = [cells(peer, one[topology, peer]) for one in found if (topology, peer) in one]
+        joined = (column[0] if len(set(column)) == 1 else " / ".join(column) for column in zip(*rows, strict=True))
+        sections.setdefault(topology, []).append(f"|{'|'.join(joined)}|")
     head = f"|{'|'.join(COLUMNS)}|\n|{'|'.join('---' for _ in COLUMNS)}|"
     return "\n\n".join(
         f"### {topology.capitalize()}\n\n{head}\n" + "\n".join(rows) for topology, rows in sections.items()
     )
 
 
-def row(peer: str, figures: Result) -> str:
+def cells(peer: str, figures: Result) -> list[str]:
     gap = figures["without_grant_ms"]
-    words = [
+    return [
         PEERS[peer].title,
         PEERS[peer].fence,
-        figures["failovers"],
+        str(figures["failovers"]),
         f"{figures['grants']:,}",
-        *(figures[name] for name in SUMS[1:]),
+        *(str(figures[name]) for name in SUMS[1:]),
         f"{figures['longest_wait_ms'] / 1000:.1f}",
         f"{gap['median'] / 1000:.1f}, {gap['longest'] / 1000:.1f}" if gap else "no grant",
     ]
-    return f"|{'|'.join(str(word) for word in words)}|"
 
 
 def ranking(results: Iterable[Result], topology: str) -> list[list[str]]:

@@ -161,6 +161,10 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual((found["failovers"], found["two_holders"], found["never_granted_again"]), (2, 3, 1))
         self.assertIn("|redis-py `Lock`|no|2|20|3|", markdown(parts))
 
+    def test_a_cell_has_the_figures_of_both_runs_if_they_differ(self) -> None:
+        runs = [[result("redis-py", 0, two_holders=holders)] for holders in (1, 2)]
+        self.assertIn("|redis-py `Lock`|no|1|10|1 / 2|", markdown(*runs))
+
     def test_peers_share_a_place_unless_they_differ_in_kind(self) -> None:
         parts = [
             *(result("redis-py", number, two_holders=3) for number in range(2)),

@@ -33,7 +33,18 @@ COLUMNS = ["area", "kind", "found by", "story", "fix", "again"]
 MAX_STORY_WORDS = 20
 
 #: Make targets that run tests, although their names do not start with `test`.
-TARGETS = {"documents", "fuzz", "linearizability", "lint", "mutation-test", "soak", "specs", "specs-traces", "tsan", "verify"}
+TARGETS = {
+    "documents",
+    "fuzz",
+    "linearizability",
+    "lint",
+    "mutation-test",
+    "soak",
+    "specs",
+    "specs-traces",
+    "tsan",
+    "verify",
+}
 #: The pages after found.md, their titles and the areas that each lists. A page has at most 2,500 words.
 PAGES = {
     "found-locks": ("Faults of locks", ("locks",)),
