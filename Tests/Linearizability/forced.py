@@ -1,9 +1,9 @@
-"""The forced state of a breaker as one sidecar applies it, and the decisions that the history has on it.
+"""The forced state of a breaker at one sidecar, and the decisions and reports that a history has on it.
 
-The sidecar applies a forced state between the operator's request and its own first report of it. Until the state's end,
-the next request of an operator, or the sidecar's death, each decision must follow the state: no call passes a breaker
-that is forced open, none is refused as `open` by one that is forced closed or disabled, and no later report contradicts
-it. The state may end at any time after that, by a move of the environment.
+The sidecar applies a forced state between the operator's request and its own first report of the state. Each decision
+must follow the state until it ends, an operator makes the next request, or the sidecar dies: a breaker that is forced
+open passes no calls, a breaker that is forced closed or disabled refuses no calls as `open`, and later reports agree.
+Afterwards, the environment may end the state at any time.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from histories import LOSSES, Call, Event, History
 from locks import MILLISECOND, milliseconds
 from search import FOREVER, Moment, Operation
 
-#: The tolerance for the end of a forced state, and for the end that a report gives.
+#: The tolerances for the end of a forced state, and for the end in a report.
 EARLY, SAME_END = 200 * MILLISECOND, 10 * MILLISECOND
 NONE = -1
 #: The values of a report.
@@ -22,7 +22,7 @@ OPEN, OTHER = 1, 0
 
 @dataclass
 class Forced:
-    """A forced state that an operator got confirmed."""
+    """A forced state whose request was confirmed to the operator."""
 
     service: int
     state: str
@@ -35,13 +35,14 @@ class Forced:
 
 @dataclass
 class View:
-    """What one sidecar applies to one service."""
+    """The forced states of one service at one sidecar."""
 
     forced: list[Forced]
     may_end: list[int]
     initial: int = NONE
     operations: list[Operation] = field(default_factory=list)
-    #: The number of decisions that lie wholly within a forced state that the sidecar has reported.
+    #: The number of decisions, and of those wholly within a forced state that the sidecar has reported.
+    decisions: int = 0
     bound: int = 0
 
     def step(self, state: int, operation: Operation) -> int | None:
@@ -102,18 +103,18 @@ def reports_of(history: History, service: int) -> list[Event]:
 
 
 def is_report(event: Event, forced: Forced) -> bool:
-    """Returns whether a sidecar's report may be of this forced state."""
+    """Returns whether a sidecar may have reported this forced state."""
     if not forced.requested < event.at or event.at[0] >= forced.may_end or event.line["state"] != forced.state:
         return False
     until = event.line.get("until")
     if until is None or forced.until is None:
         return until is forced.until
-    # The end counts from when Redis executed the request.
+    # The end counts from the time at which Redis executed the request.
     return bool(-SAME_END <= until - forced.until <= forced.confirmed[0] - forced.requested[0] + SAME_END)
 
 
 def views(history: History) -> Iterable[tuple[int, int, View]]:
-    """Yields each service and sidecar with forced states, and the view of it."""
+    """Yields the view for each service with forced states and each of its sidecars."""
     states = forced_states(history)
     decisions: dict[tuple[int, int], list[Call]] = {}
     for call in history.calls:
@@ -123,7 +124,7 @@ def views(history: History) -> Iterable[tuple[int, int, View]]:
         forced = [each for each in states if each.service == service]
         reports = reports_of(history, service)
         for each in forced:
-            # Other changes to the same state may have come just before: the forced one is the last.
+            # The breaker may have changed to the same state just before. The forced state is the last one.
             each.generation = max(
                 (event.line["generation"] for event in reports if is_report(event, each)), default=None
             )
@@ -152,14 +153,14 @@ def view(history: History, forced: list[Forced], reports: list[Event], calls: li
         kind = "refused" if call.ending == "refused" else "passed"
         text = f"client {call.client} at sidecar {sidecar}: {call.what} of {milliseconds(call.invoked[0])} was {kind}"
         result.operations.append(Operation(kind, call.client, call.invoked, call.ended, 0, True, text))
+        result.decisions += 1
         result.bound += any(at < call.invoked and call.ended[0] < may_end[number] for at, number in applied)
     for event in reports:
         generation = event.line["generation"]
-        # Reports of changes from before the forced state may arrive after it.
+        # Reports of changes before the forced state may arrive after it.
         if any(at < event.at and generation > (forced[number].generation or 0) for at, number in applied):
             text = f"sidecar {sidecar} reported generation {generation}: {event.line['state']}"
             value = OPEN if event.line["state"] == "open" else OTHER
             before = (event.at[0], event.at[1] - 0.5)
             result.operations.append(Operation("reported", -1, before, event.at, value, True, text))
-            result.bound += any(at < event.at and event.at[0] < may_end[number] for at, number in applied)
     return result

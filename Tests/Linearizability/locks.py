@@ -1,30 +1,39 @@
 """The sequential lock, and the operations that a history has on it.
 
-A grant needs a free lock and a fence above all earlier ones. A renewal and a release need the named lease, "lost" needs
-its absence, and "held" needs any lease. What no client asks for is a move of the environment:
+A grant needs a free lock and a fence above all earlier ones. A renewal and a release need the named lease. "lost" needs
+the absence of that lease, and "held" needs any lease. The environment may also change the state:
 
-- A lease ends between [request + TTL] and [answer + TTL], because Redis set its end between the two. So its end is an
-  operation with an interval of its own, and the state needs no clock. Times in the state would not be sound to search:
-  an early grant allows the next grant earlier, a late one explains later refusals, and neither includes the other.
-- An unanswered acquire may hold the lock once, from any time after its request, and may give it up at any time.
+- A lease ends between [request + TTL] and [answer + TTL], because Redis set its end between the two. The model treats
+  the end as an operation with that interval, so the state contains no times. States with times are not comparable: an
+  early grant allows an earlier next grant, and a late one explains later refusals.
+- An unanswered acquire may hold the lock once, at any time after its request, and may give it up at any time.
+- After a loss of data, an unknown lease may hold the lock until the longest earlier TTL is over.
 
-An unanswered renewal or release only widens the interval in which its lease may end. Some refusals have other reasons
-than a lease: waiting clients keep a place in the queue. These refusals are not judged.
+An unanswered renewal or release only widens the interval in which its lease may end. So does a call that a loss of data
+interrupts, because it may have taken effect before the loss. The model drops refusals that it cannot contradict: those
+that a queued client, the unknown lease or another lock explains, and "lost" for a lease that it does not know.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from histories import Call, History
+from histories import Call, Event, History
 from search import FOREVER, Moment, Operation
 
 MILLISECOND = 1_000_000
-#: Redis counts in whole milliseconds, so a lease may end this much earlier than its TTL says, or later.
+#: The tolerance for the end of a lease, because Redis counts in whole milliseconds.
 EARLY, LATE = 2 * MILLISECOND, 5 * MILLISECOND
-#: How long the place of a sidecar that no longer waits stays in the queue; see docs/reference/locks.md.
+#: The time for which the ticket of a sidecar that stopped waiting stays in the queue; see docs/reference/locks.md.
 TICKET = 10_000 * MILLISECOND
 FREE, UNKNOWN, FIRST_UNANSWERED = -1, -2, -10
+#: The faults after which a lease may last longer than its TTL, or has a TTL that the history does not contain.
+UNKNOWN_ENDS = {"clock", "foreign-lock"}
+
+#: The reasons for which a call is not judged.
+QUEUED = "refusals that a waiting client or another lock explains"
+SURVIVED = "refusals that a lease from before a loss of data explains"
+UNNAMED = "refusals of leases that were not granted since the start or the last loss of data"
 
 LockState = tuple[int, int, frozenset[int]]
 """The holder, the highest fence, and the unanswered acquires that have held the lock. The holder is the number of a
@@ -33,22 +42,23 @@ term, or negative: `FREE`, `UNKNOWN` (from before the judged period), or `FIRST_
 
 @dataclass
 class Term:
-    """What a grant or a renewal gives to a lease."""
+    """The period in which a lease may end after one grant or renewal."""
 
     lease: int
-    fence: int
+    #: `None`: the history does not name it.
+    fence: int | None
     client: int
     invoked: Moment
     answered: Moment
     may_end: int
     must_end: int
-    #: Whether the grant was requested before the judged period, and its lease may have been lost.
-    is_carried: bool = False
+    #: Whether the grant may repeat one from before the judged period, which has an older fence.
+    may_repeat: bool = False
 
 
 @dataclass(frozen=True)
 class Unanswered:
-    """The period in which an acquire without a certain answer may hold the lock."""
+    """The period in which an acquire with an unknown effect may hold the lock."""
 
     begins: int
     ends: int
@@ -58,33 +68,45 @@ class Unanswered:
 class LockModel:
     initial: LockState
     terms: list[Term] = field(default_factory=list)
-    #: In order of their ends. The one that ends first is used first: the others can replace it, but not the reverse.
+    #: Sorted by end. The search uses the earliest end first, because the later ones can replace it.
     unanswered: list[Unanswered] = field(default_factory=list)
+    #: The latest end of the unknown lease.
+    unknown_end: int = -FOREVER
 
     def step(self, state: LockState, operation: Operation) -> LockState | None:
         holder, fence, used = state
         lease = self.terms[holder].lease if holder >= 0 else None
         match operation.kind:
             case "granted":
-                term = self.terms[operation.value]
-                # A repeated call of the same owner renews its lease.
-                if holder >= 0 and lease == term.lease and self.terms[holder].fence == term.fence:
-                    return operation.value, fence, used
-                if holder >= 0 or (term.fence <= fence and not term.is_carried):
-                    return None
-                return operation.value, fence if term.is_carried else term.fence, used
-            case "renewed":
-                return (operation.value, fence, used) if lease == self.terms[operation.value].lease else None
-            case "released":
-                return (FREE, fence, used) if lease == operation.value else None
-            case "renewed-before" | "released-before":
-                return (UNKNOWN if "renewed" in operation.kind else FREE, fence, used) if holder == UNKNOWN else None
-            case "released-unseen":
-                return (FREE, fence, used) if holder < 0 else None
+                return self.grant(state, operation.value)
+            case "renewed" | "renewed-before" | "renewed-unseen":
+                is_held = lease == self.terms[operation.value].lease or self.may_be_held(holder, operation.kind)
+                return (operation.value, fence, used) if is_held else None
+            case "released" | "released-before" | "released-unseen":
+                is_held = lease == operation.value or self.may_be_held(holder, operation.kind)
+                return (FREE, fence, used) if is_held else None
             case "lost":
                 return None if lease == operation.value else state
             case _:
                 return None if holder == FREE else state
+
+    def grant(self, state: LockState, number: int) -> LockState | None:
+        holder, fence, used = state
+        term = self.terms[number]
+        assert term.fence is not None
+        if holder >= 0:
+            # A repeated call of the same owner renews its lease.
+            held = self.terms[holder]
+            is_same = (held.lease, held.client) == (term.lease, term.client) and held.fence in (None, term.fence)
+            return (number, fence, used) if is_same else None
+        if term.fence <= fence and not term.may_repeat:
+            return None
+        return number, max(fence, term.fence), used
+
+    @staticmethod
+    def may_be_held(holder: int, kind: str) -> bool:
+        """Returns whether a lease without a term may hold the lock."""
+        return holder == UNKNOWN if kind.endswith("-before") else kind.endswith("-unseen") and holder < 0
 
     def moves(self, state: LockState, now: int, goal: Operation | None) -> Iterable[LockState]:
         holder, fence, used = state
@@ -100,7 +122,9 @@ class LockModel:
         holder = state[0]
         if holder >= 0:
             return self.terms[holder].must_end <= now
-        return holder <= FIRST_UNANSWERED and self.unanswered[FIRST_UNANSWERED - holder].ends <= now
+        if holder == UNKNOWN:
+            return self.unknown_end <= now
+        return holder != FREE and self.unanswered[FIRST_UNANSWERED - holder].ends <= now
 
     def spent(self, state: LockState) -> tuple[tuple[int, int], frozenset[int]]:
         return state[:2], state[2]
@@ -113,8 +137,8 @@ class LockModel:
         return f"held by lease {term.lease} with fence {term.fence} until {milliseconds(term.may_end)} or later"
 
     def ticks(self) -> set[int]:
-        ends = {term.must_end for term in self.terms} | {each.ends for each in self.unanswered}
-        return {end for end in ends if end < FOREVER}
+        ends = {term.must_end for term in self.terms} | {each.ends for each in self.unanswered} | {self.unknown_end}
+        return {end for end in ends if abs(end) < FOREVER}
 
 
 def milliseconds(nanoseconds: int) -> str:
@@ -131,32 +155,40 @@ class LockHistory:
         self.calls = [self.within(call) for call in calls if call.invoked < end]
         self.model = LockModel((FREE if self.is_first else UNKNOWN, self.highest_before(), frozenset()))
         self.operations: list[Operation] = []
-        self.excused = 0
-        #: The calls without a certain answer for each lease, and the links.
-        self.doubtful: dict[int, list[Call]] = defaultdict(list)
+        #: The number of calls that are not judged, by reason.
+        self.excused: Counter[str] = Counter()
+        earlier = [call for call in self.calls if call.ending == "granted" and call.invoked < start]
+        #: The leases that were granted before the period, and those that were requested before it, with their clients.
+        self.before = {call.reply["lease"] for call in earlier if call.ended < start}
+        self.owners = {(call.reply["lease"], call.client) for call in earlier}
+        #: The leases that were granted within the period so far.
+        self.granted: set[int] = set()
+        #: The fences of all leases so far.
+        self.fences: dict[int, int] = {}
+        self.uncertain = [call for call in self.calls if self.is_uncertain(call)]
+        self.links = [
+            event
+            for event in history.events
+            if event.line["what"] == "linked" and event.line["lock"] == lock and event.at < end
+        ]
         self.retried = self.retries()
-        granted: set[int] = set()
-        before: set[int] = set()
-        for call in self.calls:
-            lease = call.request.get("lease", 0)
-            if call.is_doubtful and lease:
-                self.doubtful[lease].append(call)
-            elif call.ending == "granted" and call.ended < start:
-                before.add(call.reply["lease"])
-            elif call.ending == "granted":
-                granted.add(call.reply["lease"])
-        self.granted, self.before = granted, before
         self.collect_unanswered()
-        waiters = [
+        self.waiters = [
             (call, self.latest(call) + TICKET) for call in self.calls if call.request.get("wait") or self.is_joint(call)
         ]
         for call in self.calls:
-            if not call.is_doubtful and call.ended >= start:
-                self.add(call, waiters)
-        self.widen()
+            if not call.is_doubtful and call.invoked >= start:
+                self.add(call)
+            if call.ending == "granted":
+                self.fences[call.reply["lease"]] = call.reply["fence"]
+        for term in self.model.terms:
+            self.widen(term)
+        if not self.is_first:
+            self.model.unknown_end = self.latest_unknown()
+        self.drop_vacuous()
 
     def within(self, call: Call) -> Call:
-        """Returns the call without an answer that came after the period."""
+        """Returns the call, without its answer if that came after the period."""
         return call if call.ended < self.end else replace(call, ended=(FOREVER, 0), ending="unknown", reply={})
 
     def highest_before(self) -> int:
@@ -166,6 +198,10 @@ class LockHistory:
             return -1
         earlier = (call for call in self.calls if call.ending == "granted" and call.ended < self.start)
         return max((int(call.reply["fence"]) for call in earlier), default=-1)
+
+    def is_uncertain(self, call: Call) -> bool:
+        """Returns whether the call may have taken effect at an unknown time, perhaps before a loss of data."""
+        return call.is_doubtful or (call.ending != "refused" and call.invoked < self.start <= call.ended)
 
     @staticmethod
     def is_joint(call: Call) -> bool:
@@ -184,7 +220,7 @@ class LockHistory:
         return int(ttl * (1 - self.history.drift)) - EARLY
 
     def retries(self) -> dict[int, list[Call]]:
-        """Returns the attempts before each grant that had no certain answer, and may have had the same owner."""
+        """Returns the earlier attempts of each grant that had no certain answer and may have had the same owner."""
         attempts: dict[int, list[Call]] = defaultdict(list)
         retries: dict[int, list[Call]] = {}
         for call in self.calls:
@@ -201,44 +237,59 @@ class LockHistory:
         candidates = [
             call
             for call in self.calls
-            if call.what == "acquire" and (call.is_doubtful or (self.is_joint(call) and call.ending == "refused"))
+            if call.what == "acquire"
+            and (self.is_uncertain(call) or (self.is_joint(call) and call.ending == "refused"))
         ]
         candidates = [call for call in candidates if self.latest(call) >= self.start[0]]
         longest = self.longest(max(map(self.ttl, candidates), default=0))
-        periods = [Unanswered(int(call.invoked[0]), min(FOREVER, self.latest(call) + longest)) for call in candidates]
+        periods = [
+            Unanswered(int(call.invoked[0]), max(self.latest_known(call), min(FOREVER, self.latest(call) + longest)))
+            for call in candidates
+        ]
         self.model.unanswered = sorted(periods, key=lambda each: (each.ends, each.begins))
         self.unseen = {(call.client, call.invoked) for call in candidates}
 
-    def add(self, call: Call, waiters: list[tuple[Call, int]]) -> None:
+    def latest_known(self, call: Call) -> int:
+        """Returns the latest end of the lease if the client got it, and perhaps renewed it."""
+        if call.ending != "granted":
+            return 0
+        must_end = int(call.ended[0]) + self.longest(self.ttl(call))
+        lease = int(call.reply["lease"])
+        term = Term(lease, None, call.client, call.invoked, call.ended, int(self.start[0]), must_end)
+        self.widen(term)
+        return term.must_end
+
+    def add(self, call: Call) -> None:
         lease = call.request.get("lease", 0)
         match call.what, call.ending:
             case "acquire", "granted":
                 self.add_term(call, "granted", call.reply["lease"], call.reply["fence"])
+                self.granted.add(call.reply["lease"])
             case "acquire", "refused":
-                if call.reason == "held" and not self.is_joint(call) and not self.may_queue(call, waiters):
+                if call.reason == "held" and not self.is_joint(call) and not self.may_queue(call):
                     self.append(call, "held", 0, reads=True)
                 else:
-                    self.excused += 1
+                    self.excused[QUEUED] += 1
             case _, "refused":
                 self.append(call, "lost", lease, reads=True)
             case "renew", "renewed":
-                if lease in self.granted:
-                    self.add_term(call, "renewed", lease, 0)
-                else:
-                    self.append(call, "renewed-before", lease)
+                self.add_term(call, "renewed" + self.origin(call, lease), lease, self.fences.get(lease))
             case "release", "released":
-                # An acquire without an answer may have given the client a lease that the history does not name.
-                is_unseen = lease not in self.before and any(
-                    client == call.client and invoked < call.invoked for client, invoked in self.unseen
-                )
-                others = "released-unseen" if is_unseen else "released-before"
-                self.append(call, "released" if lease in self.granted else others, lease)
+                self.append(call, "released" + self.origin(call, lease), lease)
 
-    @staticmethod
-    def may_queue(call: Call, waiters: list[tuple[Call, int]]) -> bool:
-        """Returns whether another client that waited may have had a place in the queue during the call."""
+    def origin(self, call: Call, lease: int) -> str:
+        """Returns the suffix of the operation's kind, which says where the lease may come from."""
+        if lease in self.granted:
+            return ""
+        # An acquire without an answer may have given the client a lease that the history does not name.
+        is_unseen = any(client == call.client and invoked < call.invoked for client, invoked in self.unseen)
+        return "-unseen" if is_unseen and lease not in self.before else "-before"
+
+    def may_queue(self, call: Call) -> bool:
+        """Returns whether another client that waited may have had a position in the queue during the call."""
         return any(
-            other is not call and other.invoked <= call.ended and until >= call.invoked[0] for other, until in waiters
+            other is not call and other.invoked <= call.ended and until >= call.invoked[0]
+            for other, until in self.waiters
         )
 
     def append(self, call: Call, kind: str, value: int, reads: bool = False) -> None:
@@ -248,41 +299,68 @@ class LockHistory:
         text = f"client {call.client} at sidecar {call.sidecar}: {call.what}{named} of {at} was {call.ending} {answer}"
         self.operations.append(Operation(kind, call.client, call.invoked, call.ended, value, reads, text.rstrip()))
 
-    def add_term(self, call: Call, kind: str, lease: int, fence: int) -> None:
+    def add_term(self, call: Call, kind: str, lease: int, fence: int | None) -> None:
         ttl = self.ttl(call)
         # A client may rely on a promised validity, even on one that exceeds the TTL.
         may_end = call.invoked[0] + max(self.shortest(ttl), int(call.reply["valid"]) * MILLISECOND)
         must_end = max(may_end, call.ended[0] + self.longest(ttl))
         term = Term(lease, fence, call.client, call.invoked, call.ended, may_end, int(must_end))
-        if call.invoked < self.start:
-            term.is_carried, term.may_end = True, int(self.start[0])
-        for attempt in self.retried.get(id(call), []):
+        attempts = self.retried.get(id(call), [])
+        is_retry = any(each.invoked < self.start for each in attempts)
+        term.may_repeat = is_retry or (lease, call.client) in self.owners
+        for attempt in attempts:
             term.must_end = max(term.must_end, min(FOREVER, self.latest(attempt) + self.longest(self.ttl(attempt))))
         self.append(call, kind, len(self.model.terms))
         self.model.terms.append(term)
 
-    def widen(self) -> None:
-        """Widens the interval of each lease's end by what unanswered calls and links may have done."""
-        fences = {term.lease: term.fence for term in self.model.terms if term.fence}
-        acquires = [call for call in self.calls if call.what == "acquire" and call.is_doubtful]
-        links = [event for event in self.history.events if event.line["what"] == "linked" and event.at < self.end]
-        for term in self.model.terms:
-            term.fence = term.fence or fences[term.lease]
-            own = [
-                (link.at, link.line)
-                for link in links
-                if link.line["lease"] == term.lease and link.line["lock"] == self.lock
-            ]
-            for at, line in own:
-                self.link(term, at, line, is_last=at == own[-1][0])
-            calls = self.doubtful[term.lease] + [
-                call for call in acquires if call.client == term.client and call.invoked > term.answered
-            ]
-            for call in sorted(calls, key=lambda each: each.invoked):
+    def widen(self, term: Term) -> None:
+        """Widens the interval of a lease's end by the possible effects of uncertain calls and links."""
+        self.widen_by(term, [link for link in self.links if link.line["lease"] == term.lease])
+        for call in self.uncertain:
+            is_later = call.client == term.client and call.invoked > term.answered
+            if is_later if call.what == "acquire" else call.request["lease"] == term.lease:
                 self.doubt(term, call)
 
+    def widen_by(self, term: Term, links: list[Event]) -> None:
+        for link in links:
+            self.link(term, link.at, link.line, is_last=link is links[-1])
+
+    def latest_unknown(self) -> int:
+        """Returns the latest end of a lease that was held before the period."""
+        if any(fault.kind in UNKNOWN_ENDS and fault.began <= self.start for fault in self.history.faults):
+            return FOREVER
+        ttls = [self.ttl(call) for call in self.calls if call.what != "release" and call.invoked < self.start]
+        start = int(self.start[0])
+        must_end = start + self.longest(max(ttls, default=0))
+        for lease in {link.line["lease"] for link in self.links if link.at < self.start}:
+            linked = Term(lease, None, 0, self.start, self.start, start, must_end)
+            self.widen_by(linked, [link for link in self.links if link.line["lease"] == lease])
+            must_end = max(must_end, linked.must_end)
+        unknown = Term(0, None, 0, self.start, self.start, start, must_end)
+        # A client that uses its lease may have acquired it again. Other uncertain acquires are leases of their own.
+        clients = {each.client for each in self.operations if each.kind.endswith("-before")}
+        for call in self.uncertain:
+            if call.what != "acquire" or call.client in clients:
+                self.doubt(unknown, call)
+        return unknown.must_end
+
+    def drop_vacuous(self) -> None:
+        """Drops the refusals that fit every order."""
+        changes = [each.answered for each in self.operations if not each.reads]
+        first = min(changes, default=self.end)
+        leases = {term.lease for term in self.model.terms}
+        kept: list[Operation] = []
+        for each in self.operations:
+            if each.kind == "lost" and each.value not in leases:
+                self.excused[UNNAMED] += 1
+            elif each.kind == "held" and each.invoked < first and each.invoked[0] < self.model.unknown_end:
+                self.excused[SURVIVED] += 1
+            else:
+                kept.append(each)
+        self.operations = kept
+
     def link(self, term: Term, at: Moment, line: dict[str, object], is_last: bool) -> None:
-        # A sidecar renews a linked lease. Once its client has left, the sidecar releases it.
+        # A sidecar renews a linked lease, and releases it when its client leaves.
         if line["reason"] == "left":
             # The client may have read its last answer at the same time, before it left.
             term.may_end = min(term.may_end, max(int(at[0]) + 1, int(term.invoked[0])))

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Judges histories a second time, by other rules and in another language than `interlock bench check`.
 
-It searches for an order of the operations, one after another, that the answers and the times allow. If a lock or a
-forced breaker has none, the history is not linearizable, and either the product or its judge is wrong.
+The judge searches for a sequential order of the operations that their answers and times allow. If a lock or a forced
+breaker has no such order, the history is not linearizable, and the product or this judge has a bug.
 
-Only exclusive locks and forced states are judged, and only while Redis is one primary that keeps its data and clock.
-The output says how many operations that leaves out, and why.
+The judge covers exclusive locks and forced states while Redis is one primary that keeps its data and clock. It prints
+the number of operations that it does not judge, by reason.
 
-Exit codes: 0, every judged operation fits; 1, a history is not linearizable, or not complete; 64, invalid command line;
-69, the program `simulate` is missing.
+Exit codes: 0, all judged operations fit; 1, a history is not linearizable or not complete, or nothing was judged; 64,
+invalid command line; 69, the program `simulate` is missing.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -34,15 +34,16 @@ USAGE, UNAVAILABLE = 64, 69
 
 @dataclass
 class Verdict:
-    """What the search found in one history."""
+    """The result for one history."""
 
-    #: The requests and decisions that could be judged, and those that were.
+    #: The lock operations and the judged ones; the decisions of breakers and those while a forced state was certain.
     lock_calls: int = 0
     judged: int = 0
     decisions: int = 0
     bound: int = 0
-    skipped: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    skipped: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
+    #: The highest number of configurations in a search.
     most: int = 1
 
     def lines(self) -> Iterator[str]:
@@ -59,8 +60,8 @@ class Verdict:
 def judge(history: History, late: int | None = None) -> Verdict:
     """Judges a history.
 
-    - Parameter late: how long after an unanswered call, and the faults that may have held it back, the call may still
-      take effect, in nanoseconds. `None`: for ever.
+    - Parameter late: the longest delay after an unanswered call and after the faults that may have delayed it, in
+      nanoseconds. `None`: no limit.
     """
     verdict = Verdict()
     by_lock: dict[int, list[Call]] = defaultdict(list)
@@ -77,7 +78,7 @@ def judge(history: History, late: int | None = None) -> Verdict:
             continue
         judge_lock(history, lock, calls, late, verdict)
     for service, sidecar, view in forced.views(history):
-        verdict.decisions += len(view.operations)
+        verdict.decisions += view.decisions
         verdict.bound += view.bound
         found = Search(view, view.operations).run()
         if found is not None:
@@ -88,27 +89,28 @@ def judge(history: History, late: int | None = None) -> Verdict:
 
 
 def judge_lock(history: History, lock: int, calls: list[Call], late: int | None, verdict: Verdict) -> None:
-    judged = excused = 0
+    judged = 0
+    skipped: Counter[str] = Counter()
     for start, end in history.segments():
         part = locks.LockHistory(history, lock, calls, start, end, late)
-        judged += len(part.operations)
-        excused += part.excused
+        skipped += part.excused
         search = Search(part.model, part.operations, part.model.ticks())
         try:
             found = search.run()
         except Undecided:
-            verdict.skipped["on a lock with too many possible orders"] += len(part.operations)
-            judged -= len(part.operations)
+            skipped["on a lock with too many possible orders"] += len(part.operations)
             continue
+        judged += len(part.operations)
         verdict.most = max(verdict.most, search.most)
         if found is not None:
             text = found.operation.text if found.operation else f"a lease that has not ended by {found.at}"
             verdict.problems.append(f"lock {lock}: no order explains: {text}; before: {found.before}")
-    doubtful = sum(call.is_doubtful for call in calls)
+    skipped["without a certain answer, which may or may not have had an effect"] += sum(
+        call.is_doubtful for call in calls
+    )
+    skipped["during a loss of data or a clock jump"] += len(calls) - judged - skipped.total()
     verdict.judged += judged
-    verdict.skipped["refusals that a waiting client or another lock explains"] += excused
-    verdict.skipped["without a certain answer, which may or may not have had an effect"] += doubtful
-    verdict.skipped["during a loss of data or a clock jump"] += max(0, len(calls) - judged - excused - doubtful)
+    verdict.skipped += skipped
 
 
 def simulated(arguments: argparse.Namespace, folder: pathlib.Path) -> Iterator[tuple[str, pathlib.Path]]:
@@ -142,6 +144,8 @@ def judge_all(named: Iterator[tuple[str, pathlib.Path]], late: int | None) -> in
         if seconds > 2:
             print(f"{name}: the search took {seconds:.1f} s", file=sys.stderr)
     found = "not linearizable" if worst else "no contradiction"
+    if not worst and totals.judged + totals.bound == 0:
+        worst, found = 1, "nothing judged"
     print(f"{found} in {count} histories: {next(totals.lines())}")
     return worst
 
@@ -154,7 +158,9 @@ class Parser(argparse.ArgumentParser):
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("histories", nargs="*", type=pathlib.Path, help="files from --history; none: simulate worlds")
+    parser.add_argument(
+        "histories", nargs="*", type=pathlib.Path, help="files from --history; without files, worlds are simulated"
+    )
     parser.add_argument("--seeds", type=int, default=20, help="the number of simulated worlds (default: 20)")
     parser.add_argument("--first", type=int, default=1, help="the seed of the first world (default: 1)")
     parser.add_argument("--operations", type=int, default=2000, help="the operations in each world (default: 2000)")
@@ -163,7 +169,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--late",
         type=float,
         metavar="SECONDS",
-        help="how long after an unanswered call and its faults the call may take effect (default: for ever)",
+        help="the longest delay after an unanswered call and the faults around it (default: no limit)",
     )
     parsed = parser.parse_args(arguments)
     if parsed.seeds < 1 or parsed.operations < 1 or (parsed.late is not None and not 0 <= parsed.late < 1e6):
@@ -174,10 +180,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     parsed = parse(arguments)
     late = None if parsed.late is None else min(FOREVER, int(parsed.late * 1e9))
+    # Popen searches PATH for a program without a slash.
+    parsed.simulate = parsed.simulate.resolve()
     try:
         if parsed.histories:
             return judge_all(((str(path), path) for path in parsed.histories), late)
-        if not parsed.simulate.exists():
+        if not parsed.simulate.is_file():
             print(f"linearizability: {parsed.simulate} is missing; run `make linearizability`", file=sys.stderr)
             return UNAVAILABLE
         with tempfile.TemporaryDirectory() as folder:

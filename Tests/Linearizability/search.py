@@ -2,13 +2,15 @@
 
 This is the algorithm of Wing and Gong, with the memoization and the just-in-time order of Lowe ("Testing for
 linearizability", 2017). A configuration is a state of the object and the set of unanswered operations that have already
-taken effect. The search reads the history once. When an operation is answered, it keeps the configurations in which the
-operation has taken effect, or can take effect after some of the others. The history has no order if none remains.
+taken effect. The search reads the history once. When an operation is answered, the search keeps the configurations in
+which the operation has taken effect, or can take effect after some of the others. If no configuration remains, the
+history has no order.
 
 Two rules keep the number of configurations small, and hide no order:
 
-- An operation that leaves the state as it is takes effect as soon as it can. Waiting longer allows nothing more.
-- Of two configurations that differ only in what the environment has spent, the one that has spent more is dropped.
+- An operation that never changes the state takes effect as soon as it can. A later time allows no other order.
+- If two configurations differ only in the resources that the environment has spent, the search drops the one that has
+  spent more.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 Moment = tuple[int, float]
-"""A time in nanoseconds, and the line in the file: of two events at the same time, the first line came first."""
+"""A time in nanoseconds, and the line in the file, which orders events at the same time."""
 
 FOREVER = 1 << 62
 #: The number of configurations above which the search gives up.
@@ -31,11 +33,11 @@ class Operation:
     client: int
     invoked: Moment
     answered: Moment
-    #: What the model compares: the number of a lease's term, the ID of a lease, or the number of a forced state.
+    #: The number of a lease's term, the ID of a lease, or the number of a forced state, depending on the kind.
     value: int
     #: Whether the operation never changes the state.
     reads: bool
-    #: The answer, in the words of the history.
+    #: The answer as the history words it.
     text: str = ""
 
 
@@ -43,29 +45,29 @@ StateT = TypeVar("StateT", bound=Hashable)
 
 
 class Model(Protocol[StateT]):
-    """A sequential object, with what its environment may do to it."""
+    """A sequential object, and the changes that its environment may make."""
 
     @property
     def initial(self) -> StateT: ...
 
     def step(self, state: StateT, operation: Operation) -> StateT | None:
-        """Returns the state after the operation; `None` if the object would not have given this answer."""
+        """Returns the state after the operation; `None` if the object cannot give this answer."""
 
     def moves(self, state: StateT, now: int, goal: Operation | None) -> Iterable[StateT]:
-        """Returns what the environment may have turned the state into by now, if that can help the goal."""
+        """Returns the states that the environment may have changed the state to by now, if they can help the goal."""
 
     def is_overdue(self, state: StateT, now: int) -> bool:
         """Returns whether the environment must have changed the state by now."""
 
     def spent(self, state: StateT) -> tuple[Hashable, frozenset[int]]:
-        """Returns the state without what the environment has spent, and that."""
+        """Splits the state into the part to compare and the resources that the environment has spent."""
 
     def describe(self, state: StateT) -> str: ...
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """The first event that no order explains."""
+    """The first event that fits no order."""
 
     at: int
     operation: Operation | None
@@ -118,7 +120,7 @@ class Search(Generic[StateT]):
         return None
 
     def settle(self, configuration: Configuration[StateT]) -> Configuration[StateT]:
-        """Lets all reads take effect that can."""
+        """Returns the configuration after all reads that can take effect."""
         state, done = configuration
         reads = [
             number
@@ -128,7 +130,7 @@ class Search(Generic[StateT]):
         return state, done.union(reads)
 
     def reach(self, start: Configuration[StateT], goal: int | None, now: int) -> set[Configuration[StateT]]:
-        """Returns the configurations in which the goal has taken effect, or nothing is overdue if there is no goal."""
+        """Returns the configurations in which the goal has taken effect; without a goal, those that are not overdue."""
 
         def is_reached(configuration: Configuration[StateT]) -> bool:
             if goal is not None:

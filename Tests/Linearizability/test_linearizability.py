@@ -8,6 +8,7 @@ import random
 import tempfile
 import unittest
 import unittest.mock
+from collections.abc import Callable
 from typing import Any
 
 import histories
@@ -134,6 +135,14 @@ class Fences(Case):
     def test_a_repeated_call_of_an_owner_keeps_its_fence(self) -> None:
         self.fits(*FIRST, acquire(1, 50), granted(1, 60, lease=1, fence=5))
 
+    def test_two_clients_cannot_hold_the_same_lease(self) -> None:
+        self.contradicts("client 2", *FIRST, acquire(2, 50), granted(2, 60, lease=1, fence=5))
+
+    def test_a_fence_of_zero_is_a_fence(self) -> None:
+        first = [acquire(1, 0), granted(1, 10, lease=1, fence=0)]
+        renewal = [use("renew", 1, 20, 1, ttl=1000), ended("renewed", 1, 30, valid=980)]
+        self.fits(*first, *renewal, acquire(1, 50), granted(1, 60, lease=1, fence=0))
+
     def test_concurrent_grants_are_ordered_by_their_fences(self) -> None:
         waiting = [acquire(2, 50, wait=900), acquire(3, 51, wait=900), granted(2, 400, lease=2, fence=9)]
         middle = [use("release", 3, 200, 3), ended("released", 3, 210)]
@@ -223,6 +232,67 @@ class Losses(Case):
         pair = [acquire(2, 50), granted(2, 60, lease=2, fence=6), acquire(3, 70), granted(3, 80, lease=3, fence=7)]
         self.contradicts("lease 3", *FIRST, *wipe, *pair)
 
+    FAILOVER = fault(1, 500, 600, "failover")
+
+    def test_an_unknown_lease_explains_refusals_until_the_longest_ttl_is_over(self) -> None:
+        found = self.fits(*FIRST, *self.FAILOVER, acquire(2, 1500), refused(2, 1510))
+        self.assertEqual((found.judged, found.skipped[locks.SURVIVED]), (1, 1))
+        self.contradicts("reason held", *FIRST, *self.FAILOVER, acquire(2, 1620), refused(2, 1630))
+
+    def test_a_clock_or_other_software_may_keep_an_unknown_lease(self) -> None:
+        for kind in ("clock", "foreign-lock"):
+            found = self.fits(*FIRST, *fault(1, 500, 600, kind), acquire(2, 9000), refused(2, 9010))
+            self.assertEqual((found.judged, found.skipped[locks.SURVIVED]), (1, 1), kind)
+
+    def test_renewals_and_links_may_keep_a_lease_across_a_failover(self) -> None:
+        refusal = [acquire(2, 2500), refused(2, 2510)]
+        renewal = [use("renew", 1, 1500, 1, ttl=2000), ended("renewed", 1, 1510, valid=1900)]
+        self.fits(
+            *FIRST,
+            use("renew", 1, 400, 1, ttl=1000),
+            ended("renewed", 1, 410, valid=980),
+            *self.FAILOVER,
+            *renewal,
+            *refusal,
+        )
+        self.contradicts("lease 2", *FIRST, *self.FAILOVER, *renewal, acquire(2, 1600), granted(2, 1610, 2, 6))
+        unanswered = [use("renew", 1, 490, 1, ttl=1000), ended("unknown", 1, 510, reason="reset")]
+        self.fits(*FIRST, *unanswered, *self.FAILOVER, *refusal)
+        linked = {"what": "linked", "client": 1, "lock": 0, "lease": 1, "ttl": 1000, "reason": "began", "at": 20}
+        self.fits(*FIRST, linked, *self.FAILOVER, *refusal)
+
+    def test_a_repeated_grant_keeps_its_fence_across_a_failover(self) -> None:
+        later = [acquire(2, 200), granted(2, 210, 2, 7), use("release", 2, 220, 2), ended("released", 2, 230)]
+        again = [acquire(1, 650), granted(1, 660, lease=1, fence=5)]
+        self.fits(*FIRST, *RELEASE, *later, *self.FAILOVER, *again)
+        other = [acquire(3, 650), granted(3, 660, lease=1, fence=5)]
+        self.contradicts("fence 5", *FIRST, *RELEASE, *later, *self.FAILOVER, *other)
+
+    def test_a_release_that_a_failover_interrupts_may_be_undone(self) -> None:
+        release = [use("release", 1, 490, 1), ended("released", 1, 610)]
+        self.fits(*FIRST, *release, *self.FAILOVER, acquire(2, 900), refused(2, 910))
+
+    def test_dozens_of_waiters_across_a_failover_are_decided(self) -> None:
+        waiters = [acquire(client, client, wait=9000, ttl=100) for client in range(10, 50)]
+        grants = [granted(client, 700 + client, client, client, valid=90) for client in range(10, 50)]
+        later = [acquire(1, 30_000), granted(1, 30_010, lease=1, fence=100)]
+        found = self.fits(*waiters, *self.FAILOVER, *grants, *later)
+        self.assertEqual((found.judged, found.skipped["during a loss of data or a clock jump"]), (1, 40))
+        self.assertLess(found.most, 100)
+        self.contradicts(
+            "lease 2",
+            *waiters,
+            *self.FAILOVER,
+            *grants,
+            *later,
+            acquire(2, 30_020),
+            granted(2, 30_030, lease=2, fence=101),
+        )
+
+    def test_a_refusal_of_an_unnamed_lease_is_not_judged(self) -> None:
+        found = self.fits(*FIRST, use("release", 2, 50, 9), refused(2, 60, "lost"))
+        self.assertEqual((found.judged, found.skipped[locks.UNNAMED]), (1, 1))
+
     def test_several_primaries_are_skipped_visibly(self) -> None:
         found = self.fits(*FIRST, *fault(1, 20, 30, "reshard"), acquire(2, 50), granted(2, 60, lease=2, fence=4))
         self.assertIn("not judged: 2 lock operations and all forced states: several primaries", list(found.lines()))
@@ -240,6 +310,10 @@ class ForcedStates(Case):
         passed = ended("permitted", 1, 101, permit=1, state="closed")
         self.contradicts("payments at sidecar 0", *self.OPEN, permit(1, 100), passed)
         self.contradicts("was refused", *self.CLOSED, permit(1, 100), ended("refused", 1, 101, reason="open", retry=5))
+
+    def test_only_decisions_are_counted(self) -> None:
+        found = self.fits(*self.OPEN, permit(1, 100), ended("refused", 1, 101, reason="open"), breaker(200, "open", 8))
+        self.assertEqual((found.decisions, found.bound), (1, 1))
 
     def test_a_call_before_the_report_may_see_either_state(self) -> None:
         self.fits(*self.OPEN, permit(1, 5), ended("permitted", 1, 20, permit=1, state="closed"))
@@ -265,19 +339,26 @@ class Searching(unittest.TestCase):
 
     def test_a_history_with_too_many_orders_is_undecided(self) -> None:
         model = locks.LockModel((locks.FREE, 0, frozenset()))
-        model.terms = [locks.Term(each, 1, 0, (0, 0), (0, 0), 0, 9, is_carried=True) for each in range(6)]
+        model.terms = [locks.Term(each, 1, 0, (0, 0), (0, 0), 0, 9, may_repeat=True) for each in range(6)]
         operations = [Operation("granted", each, (0, each), (5, each), each, False) for each in range(6)]
         self.assertIsNone(Search(model, operations).run())
         with unittest.mock.patch.object(search, "MAXIMUM", 20), self.assertRaises(search.Undecided):
             Search(model, operations).run()
 
+    def test_undecided_calls_are_counted_once(self) -> None:
+        lines = [*FIRST, acquire(2, 50), refused(2, 60), *fault(1, 500, 600, "failover"), acquire(3, 1700)]
+        with unittest.mock.patch.object(Search, "run", side_effect=search.Undecided):
+            found = verdict(*lines)
+        self.assertEqual((found.judged, found.skipped.total(), found.lock_calls), (0, 3, 3))
+        self.assertEqual(found.skipped["on a lock with too many possible orders"], 2)
+
 
 class Program(unittest.TestCase):
-    def run_program(self, *arguments: str) -> tuple[int, str, str]:
+    def run_program(self, *arguments: str, main: Callable[[list[str]], int] = run.main) -> tuple[int, str, str]:
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                code = run.main(list(arguments))
+                code = main(list(arguments))
             except SystemExit as stop:
                 code = int(str(stop.code))
         return code, out.getvalue(), err.getvalue()
@@ -303,6 +384,11 @@ class Program(unittest.TestCase):
             self.assertEqual(self.run_program("--seeds", "0")[0], 64)
             code, _, err = self.run_program("--simulate", folder + "/simulate")
             self.assertEqual((code, "is missing" in err), (69, True))
+
+    def test_a_history_without_judged_calls_fails(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            code, out, _ = self.run_program(self.write(folder, []))
+            self.assertEqual((code, "nothing judged in 1 histories" in out), (1, True))
 
     def test_lies_about_a_plain_history_are_noticed(self) -> None:
         lines = [*FIRST, *RELEASE, acquire(2, 120), granted(2, 130, 2, 6), acquire(3, 1300), granted(3, 1310, 3, 7)]
