@@ -10,21 +10,39 @@ from search import FOREVER, Moment
 
 REQUESTS = {"acquire", "renew", "release", "take", "permit", "report", "proxy"}
 ANSWERS = {"granted", "renewed", "released", "taken", "permitted", "reported", "passed", "refused", "failed", "unknown"}
-#: The faults after which the primary's data or clock is not what it was.
+#: The faults that change the primary's data or clock.
 LOSSES = {"redis-wipe", "failover", "clock", "foreign-lock"}
 #: The faults of topologies that have several primaries.
 SEVERAL_PRIMARIES = {"quorum-server", "quorum-restart", "reshard", "node-join", "node-leave"}
+#: The fields that the judge reads, apart from `what`.
+NUMBERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(ANSWERS, ("at", "client")),
+    **dict.fromkeys(REQUESTS, ("at", "client", "sidecar")),
+    "acquire": ("at", "client", "sidecar", "lock", "ttl"),
+    "renew": ("at", "client", "sidecar", "lock", "lease", "ttl"),
+    "release": ("at", "client", "sidecar", "lock", "lease"),
+    "permit": ("at", "client", "sidecar", "service"),
+    "proxy": ("at", "client", "sidecar", "service"),
+    "granted": ("at", "client", "lease", "fence", "valid"),
+    "renewed": ("at", "client", "valid"),
+    "linked": ("at", "lock", "lease", "ttl"),
+    "forced": ("at", "service"),
+    "breaker": ("at", "sidecar", "service", "generation"),
+    "fault": ("at", "fault"),
+    "mended": ("at", "fault"),
+}
+TEXTS = {"linked": ("reason",), "breaker": ("state",), "fault": ("reason",)}
 START: Moment = (-FOREVER, 0)
 END: Moment = (FOREVER, 0)
 
 
 class HistoryError(Exception):
-    """The file is not a complete history."""
+    """A file that is not a complete history."""
 
 
 @dataclass
 class Call:
-    """A request, with its answer if the client got one that says whether the request took effect."""
+    """A request and its answer."""
 
     client: int
     sidecar: int
@@ -37,6 +55,7 @@ class Call:
 
     @property
     def is_doubtful(self) -> bool:
+        """Whether the client does not know if the request took effect."""
         return self.ending in ("unknown", "failed")
 
     @property
@@ -74,7 +93,7 @@ class History:
         return any(fault.kind in SEVERAL_PRIMARIES for fault in self.faults)
 
     def segments(self) -> Iterator[tuple[Moment, Moment]]:
-        """Yields the periods in which the primary keeps its data, and its clock does not jump."""
+        """Yields the periods in which the primary keeps its data and its clock does not jump."""
         start = START
         for fault in sorted((each for each in self.faults if each.kind in LOSSES), key=lambda each: each.began):
             if fault.began > start:
@@ -86,21 +105,23 @@ class History:
     def latest(self, call: Call, late: int | None) -> int:
         """Returns the latest time at which a call without a certain answer may take effect, in nanoseconds.
 
-        - Parameter late: how long after the call, and after the faults that may have held it back.
+        - Parameter late: the longest delay after the call and after the faults that may have delayed it.
+          `None`: no limit.
         """
         return FOREVER if late is None or call.ended == END else self.calm(call.invoked[0], call.ended[0], late)
 
     def calm(self, since: int, at: int, late: int) -> int:
+        """Returns the time `late` after `at` and after the faults that may have delayed a call since `since`."""
         for fault in sorted(self.faults, key=lambda each: each.began):
             if fault.began[0] <= at + late and fault.ended[0] >= since:
                 at = max(at, fault.ended[0])
         return min(FOREVER, at + late)
 
 
-def read(path: pathlib.Path) -> History:
-    """Reads a history. Raises `HistoryError` if the file is damaged or cut off."""
+def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Returns the lines of a complete history. Raises `HistoryError` if the file is damaged or cut off."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path}: cannot be read: {error}; expected a file from --history") from None
     parsed: list[dict[str, Any]] = []
@@ -112,17 +133,43 @@ def read(path: pathlib.Path) -> History:
         if not isinstance(line, dict):
             raise HistoryError(f"{path}:{number}: expected a JSON object")
         parsed.append(line)
-    if not parsed or parsed[0].get("history") != 1:
+    if parsed[0].get("history") != 1:
         raise HistoryError(f"{path}:1: expected the rules of a history in format 1")
     if parsed[-1].get("what") != "end" or parsed[-1].get("events") != len(parsed) - 2:
         raise HistoryError(f"{path}: the file is cut off; expected an end with the number of events")
-    rules = parsed[0]["rules"]
-    history = History(str(path), rules.get("clockDrift", 0), [each["name"] for each in rules["services"]])
+    return parsed
+
+
+def read(path: pathlib.Path) -> History:
+    """Reads a history. Raises `HistoryError` if the file is damaged or cut off."""
+    lines = read_lines(path)
     try:
-        collect(history, parsed[1:-1])
-    except (KeyError, TypeError) as error:
-        raise HistoryError(f"{path}: an event lacks a field: {error}") from None
+        rules = lines[0]["rules"]
+        history = History(
+            str(path), float(rules.get("clockDrift", 0)), [str(each["name"]) for each in rules["services"]]
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise HistoryError(f"{path}:1: the rules lack the services, or a field has the wrong type") from None
+    for number, line in enumerate(lines[1:-1], 2):
+        check(line, f"{path}:{number}", len(history.services))
+    collect(history, lines[1:-1])
     return history
+
+
+def check(line: dict[str, Any], place: str, services: int) -> None:
+    """Raises `HistoryError` if a field that the judge reads is missing or has the wrong type."""
+    what = line.get("what")
+    if not isinstance(what, str):
+        raise HistoryError(f"{place}: an event lacks the field what")
+    optional = [name for name in ("sidecar", "until", "wait") if line.get(name) is not None]
+    for name in [*NUMBERS.get(what, ("at",)), *optional]:
+        if not isinstance(line.get(name), int):
+            raise HistoryError(f"{place}: {what} needs a whole number in the field {name}")
+    for name in TEXTS.get(what, ()):
+        if not isinstance(line.get(name), str):
+            raise HistoryError(f"{place}: {what} needs a string in the field {name}")
+    if "service" in NUMBERS.get(what, ()) and not 0 <= line["service"] < services:
+        raise HistoryError(f"{place}: the rules have no service {line['service']}")
 
 
 def collect(history: History, lines: list[dict[str, Any]]) -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plants lies in recorded histories, and compares who notices: this judge, and `interlock bench check`.
+"""Plants lies in recorded histories, and compares the results of this judge and of `interlock bench check`.
 
 Each lie changes one answer or time of an exclusive lock or a forced breaker so that it breaks a promise, unless a fault
-nearby excuses it. A lie that one judge rejects and the other accepts needs an explanation.
+excuses it. If only one judge rejects a lie, the difference needs an explanation.
 
-Exit codes: 0, every lie was planted and compared, whoever noticed; 1, a history is not complete; 64, invalid command
-line; 69, the program `interlock-bench` is missing.
+Exit codes: 0, each kind of lie was planted and compared, whatever the results; 1, a history is not complete, or has
+no position for any lie of a kind; 64, invalid command line; 69, the program `interlock-bench` is missing.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Calls:
             if line["what"] in histories.REQUESTS:
                 waiting[line["client"]] = index
                 if line["what"] == "acquire":
-                    modes.setdefault(line["lock"], set()).add(line["mode"])
+                    modes.setdefault(line["lock"], set()).add(line.get("mode", "exclusive"))
             elif line["what"] in histories.ANSWERS and line["client"] in waiting:
                 self.pairs.append((waiting.pop(line["client"]), index))
         self.exclusive = {lock for lock, names in modes.items() if names == {"exclusive"}}
@@ -69,7 +69,7 @@ class Calls:
         return self.shuffled(self.find(request, answer, reason))
 
     def neighbors(self) -> list[tuple[Pair, Pair]]:
-        """Returns each two grants of a lock that follow each other."""
+        """Returns the pairs of consecutive grants of each lock."""
         by_lock: dict[int, list[Pair]] = {}
         for pair in self.find("acquire", "granted"):
             by_lock.setdefault(self.lines[pair[0]]["lock"], []).append(pair)
@@ -88,12 +88,12 @@ def without(lines: Lines, indices: set[int]) -> Lines:
 
 
 def end_of(calls: Calls, grant: Pair) -> int:
-    """Returns until when the holder of a lease that is never renewed relies on it."""
+    """Returns the end of the time for which a client may rely on a lease that is never renewed."""
     return int(calls.lines[grant[0]]["at"] + calls.lines[grant[1]]["valid"] * 1_000_000)
 
 
 def second_holder(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A client is granted a lock that another one holds."""
+    """A client is granted a lock that another client holds."""
     held = [
         (lines[begin]["lock"], end, released[0])
         for begin, end in calls.of("acquire", "granted")
@@ -108,7 +108,7 @@ def second_holder(lines: Lines, calls: Calls) -> Iterator[Lines]:
 
 
 def swapped_fences(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """Two grants, one after the other, have each other's fence."""
+    """Two consecutive grants have each other's fence."""
     for (_, first), (begin, second) in calls.neighbors():
         if first < begin and lines[first]["lease"] != lines[second]["lease"]:
             changed = copy.copy(lines)
@@ -118,7 +118,7 @@ def swapped_fences(lines: Lines, calls: Calls) -> Iterator[Lines]:
 
 
 def equal_fences(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A grant has the fence of the one before."""
+    """A grant has the fence of the previous grant."""
     for (_, first), (begin, second) in calls.neighbors():
         if first < begin and lines[first]["lease"] != lines[second]["lease"]:
             changed = copy.copy(lines)
@@ -176,19 +176,19 @@ def early_grant(lines: Lines, calls: Calls) -> Iterator[Lines]:
 
 
 def stolen_release(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A client whose lease is over releases the lock all the same."""
+    """A client releases a lease that has ended."""
     for _, end in calls.of("release", "refused", "lost"):
         yield answer(lines, end, "released")
 
 
 def revived_lease(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A client whose lease is over renews it all the same."""
+    """A client renews a lease that has ended."""
     for begin, end in calls.of("renew", "refused", "lost"):
         yield answer(lines, end, "renewed", valid=lines[begin]["ttl"] * 99 // 100 - 2)
 
 
 def lost_lease(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A client is told that its valid lease is lost."""
+    """A client's valid lease is reported as lost."""
     for grant in calls.of("acquire", "granted"):
         released = calls.releases.get(lines[grant[1]]["lease"])
         if released and lines[released[1]]["at"] < end_of(calls, grant):
@@ -196,9 +196,9 @@ def lost_lease(lines: Lines, calls: Calls) -> Iterator[Lines]:
 
 
 def false_refusal(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A client that got a free lock is told that it is held."""
+    """A client is refused a free lock as held."""
     for begin, end in calls.of("acquire", "granted"):
-        if lines[begin]["wait"] == 0:
+        if not lines[begin].get("wait"):
             lease = lines[end]["lease"]
             gone = {index for index, line in enumerate(lines) if line.get("lease") == lease and index != end}
             gone |= {last for first, last in calls.pairs if first in gone}
@@ -206,7 +206,7 @@ def false_refusal(lines: Lines, calls: Calls) -> Iterator[Lines]:
 
 
 def long_validity(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A lease is promised for so long that another client gets the lock meanwhile."""
+    """A lease is promised until after the next client's grant."""
     for first, (begin, second) in calls.neighbors():
         lease = lines[first[1]]["lease"]
         uses = [line for line in lines[first[1] + 1 : second] if line.get("lease") == lease and line["what"] != "wrote"]
@@ -218,7 +218,7 @@ def long_validity(lines: Lines, calls: Calls) -> Iterator[Lines]:
 
 
 def forced_periods(lines: Lines) -> Iterator[tuple[int, int, str]]:
-    """Yields the lines between which a service is forced to a state."""
+    """Yields the first and last lines and the state of each period in which a service is forced."""
     for index, line in enumerate(lines):
         if line["what"] == "forced" and "state" in line:
             until = line.get("until", 1 << 62) - 300_000_000
@@ -254,7 +254,7 @@ def ignored_force(lines: Lines, calls: Calls) -> Iterator[Lines]:
 
 
 def ended_force(lines: Lines, calls: Calls) -> Iterator[Lines]:
-    """A sidecar reports another state while one is forced."""
+    """A sidecar reports another state than the forced one."""
     for start, stop, state in calls.shuffled(forced_periods(lines)):
         service = lines[start]["service"]
         wanted = "open" if state == "open" else "closed"
@@ -289,7 +289,8 @@ LIES: list[Callable[[Lines, Calls], Iterator[Lines]]] = [
 
 def write(path: pathlib.Path, header: Line, lines: Lines, end: Line) -> None:
     end = end | {"events": len(lines)}
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [header, *lines, end]))
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [header, *lines, end])
+    path.write_text(text, encoding="utf-8")
 
 
 def is_rejected(bench: pathlib.Path, path: pathlib.Path) -> bool:
@@ -299,13 +300,15 @@ def is_rejected(bench: pathlib.Path, path: pathlib.Path) -> bool:
     return done.returncode == 1
 
 
-def compare(arguments: argparse.Namespace) -> None:
+def compare(arguments: argparse.Namespace) -> list[str]:
+    """Prints the table. Returns the kinds of lies that no history has a position for."""
     late = None if arguments.late is None else int(arguments.late * 1e9)
     seen: dict[str, Counter[str]] = {lie.__name__: Counter() for lie in LIES}
     with tempfile.TemporaryDirectory() as folder:
         for number, path in enumerate(arguments.histories, 1):
             print(f"lies: {path} ({number} of {len(arguments.histories)})", file=sys.stderr)
-            header, *lines, end = (json.loads(line) for line in path.read_text().splitlines())
+            histories.read(path)
+            header, *lines, end = histories.read_lines(path)
             for lie in LIES:
                 calls = Calls(lines, random.Random(arguments.seed))
                 for place, changed in enumerate(itertools.islice(lie(lines, calls), arguments.each)):
@@ -325,6 +328,7 @@ def compare(arguments: argparse.Namespace) -> None:
     for name, counts in seen.items():
         row = [counts[each] for each in ("both", "neither", "only this judge", "only bench check")]
         print(f"{name:16}  {row[0]:5}  {row[1]:7}  {row[2]:15}  {row[3]:16}")
+    return [name for name, counts in seen.items() if not counts]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -332,17 +336,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("histories", nargs="+", type=pathlib.Path, help="files from --history that both judges accept")
     parser.add_argument("--bench", type=pathlib.Path, default=BENCH, help="the program interlock-bench")
     parser.add_argument("--each", type=int, default=2, help="lies of each kind in each history (default: 2)")
-    parser.add_argument("--seed", type=int, default=1, help="chooses the places of the lies (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="the seed for the positions of the lies (default: 1)")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="keep the changed histories here")
-    parser.add_argument("--late", type=float, metavar="SECONDS", help="as of run.py")
+    parser.add_argument("--late", type=float, metavar="SECONDS", help="the same as for run.py")
     parsed = parser.parse_args(arguments)
-    if not parsed.bench.exists():
+    # Popen searches PATH for a program without a slash.
+    parsed.bench = parsed.bench.resolve()
+    if not parsed.bench.is_file():
         print(f"lies: {parsed.bench} is missing; run `make build`", file=sys.stderr)
         return UNAVAILABLE
     try:
-        compare(parsed)
+        missing = compare(parsed)
     except (histories.HistoryError, OSError, ValueError) as error:
         print(f"lies: {error}", file=sys.stderr)
+        return 1
+    if missing:
+        print(f"lies: not planted: {', '.join(missing)}; add histories with such calls", file=sys.stderr)
         return 1
     return 0
 

@@ -390,6 +390,51 @@ class Program(unittest.TestCase):
             code, out, _ = self.run_program(self.write(folder, []))
             self.assertEqual((code, "nothing judged in 1 histories" in out), (1, True))
 
+    def test_damaged_lines_are_reported(self) -> None:
+        damaged: list[Line] = [
+            {key: value for key, value in line.items() if key != name}
+            for line, name in [
+                (acquire(1, 0), "ttl"),
+                (acquire(1, 0), "lock"),
+                (use("release", 1, 0, 1), "lock"),
+                (granted(1, 0, 1, 1), "fence"),
+                (acquire(1, 0), "what"),
+                (acquire(1, 0), "at"),
+            ]
+        ]
+        damaged += [acquire(1, 0) | {"ttl": "1000"}, permit(1, 0)]
+        with tempfile.TemporaryDirectory() as folder:
+            for line in damaged:
+                path = self.write(folder, [line])
+                bench = pathlib.Path(path)
+                for arguments, main in [((path,), run.main), ((path, "--bench", str(bench)), lies.main)]:
+                    code, _, err = self.run_program(*arguments, main=main)
+                    self.assertEqual((code, "history.jsonl:2: " in err), (1, True), (line, err))
+            for rules in ("", ',"rules":{}', ',"rules":[]', ',"rules":{"services":[1]}'):
+                path = self.write(folder, [])
+                end = pathlib.Path(path).read_text(encoding="utf-8").split("\n")[1]
+                pathlib.Path(path).write_text('{"history":1' + rules + "}\n" + end, encoding="utf-8")
+                code, _, err = self.run_program(path)
+                self.assertEqual((code, "history.jsonl:1: " in err), (1, True), err)
+
+    def test_only_newlines_separate_lines(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(self.write(folder, [{"at": 0, "what": "note", "reason": "one"}]))
+            text = path.read_text(encoding="utf-8").replace("one", "a\u2028b\u0085c")
+            path.write_text(text, encoding="utf-8")
+            self.assertEqual(histories.read(path).events[0].line["reason"], "a\u2028b\u0085c")
+
+    def test_programs_may_be_named_without_a_slash(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            history = self.write(folder, [])
+            for name, text in (("simulate", f'cat {history} > "$6"'), ("bench", "echo no violations")):
+                pathlib.Path(name).write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
+                pathlib.Path(name).chmod(0o755)
+            code, out, _ = self.run_program("--seeds", "1", "--simulate", "simulate")
+            self.assertEqual((code, "nothing judged" in out), (1, True))
+            code, out, err = self.run_program(history, "--bench", "bench", main=lies.main)
+            self.assertEqual((code, "not planted: second_holder" in err), (1, True), err)
+
     def test_lies_about_a_plain_history_are_noticed(self) -> None:
         lines = [*FIRST, *RELEASE, acquire(2, 120), granted(2, 130, 2, 6), acquire(3, 1300), granted(3, 1310, 3, 7)]
         lines += [acquire(4, 1320), refused(4, 1330), use("release", 3, 1400, 3), ended("released", 3, 1410)]
