@@ -10,6 +10,17 @@ package struct ScriptCall {
     let microseconds: Int64
     /// The entries of the keys; `nil` for keys that do not exist.
     let before, after: [Keyspace.Entry?]
+    /// The messages that the script sent by `PUBLISH`.
+    let published: [Publication]
+    /// The errors that the script's commands returned, also those that it handled.
+    let refused: [Bytes]
+
+    /// A message, and the number of clients that received it.
+    struct Publication {
+        let channel: Bytes
+        let message: Bytes
+        let receivers: Int64
+    }
 
     /// The call as a JSON object on one line.
     ///
@@ -27,6 +38,10 @@ package struct ScriptCall {
         line.append(before) { $0.append($1) }
         line.text += ",\"after\":"
         line.append(after) { $0.append($1) }
+        line.text += ",\"published\":"
+        line.append(published) { $0.append($1) }
+        line.text += ",\"refused\":"
+        line.append(refused) { $0.append($1) }
         return line.text + "}"
     }
 
@@ -85,6 +100,14 @@ private struct JSONLine {
         text += "{\"\(name)\":"
         append(value)
         text += "}"
+    }
+
+    mutating func append(_ publication: ScriptCall.Publication) {
+        text += "["
+        append(publication.channel)
+        text += ","
+        append(publication.message)
+        text += ",\(publication.receivers)]"
     }
 
     mutating func append(_ entry: Keyspace.Entry?) {

@@ -18,6 +18,8 @@ final class ScriptEngine {
         let call: Invocation
         /// Whether the script has written. After its first write, no condition of the server stops it.
         var hasWritten = false
+        var published: [ScriptCall.Publication] = []
+        var refused: [Bytes] = []
     }
 
     private unowned let server: SimulatedServer
@@ -75,24 +77,21 @@ final class ScriptEngine {
     func run(
         _ script: Script, keys: ArraySlice<Bytes>, arguments: ArraySlice<Bytes>, for call: Invocation
     ) -> Reply {
-        guard let report = server.onScriptCall else { return execute(script, keys: keys, arguments: arguments, for: call) }
+        running = RunningScript(call: call)
+        defer { running = nil }
+        guard let report = server.onScriptCall else { return execute(script, keys: keys, arguments: arguments) }
         let before = keys.map(server.existingEntry)
-        let reply = execute(script, keys: keys, arguments: arguments, for: call)
+        let reply = execute(script, keys: keys, arguments: arguments)
         report(
             ScriptCall(
                 digest: script.digest, source: script.source, keys: Array(keys), arguments: Array(arguments), reply: reply,
-                microseconds: server.microseconds, before: before, after: keys.map(server.existingEntry)))
+                microseconds: server.microseconds, before: before, after: keys.map(server.existingEntry),
+                published: running?.published ?? [], refused: running?.refused ?? []))
         return reply
     }
 
-    private func execute(
-        _ script: Script, keys: ArraySlice<Bytes>, arguments: ArraySlice<Bytes>, for call: Invocation
-    ) -> Reply {
-        running = RunningScript(call: call)
-        defer {
-            running = nil
-            lua_settop(lua.state, 0)
-        }
+    private func execute(_ script: Script, keys: ArraySlice<Bytes>, arguments: ArraySlice<Bytes>) -> Reply {
+        defer { lua_settop(lua.state, 0) }
         lua_rawgeti(lua.state, LUA_REGISTRYINDEX, globals)
         lua.pushArray(keys)
         lua.setField("KEYS")
@@ -135,9 +134,14 @@ final class ScriptEngine {
                 throw refusal.scriptError
             }
             let call = Invocation(command: command, arguments: arguments, connection: script.connection)
-            stack.push(try server.run(call, for: script))
+            let reply = try server.run(call, for: script)
+            if command.name == "publish", case .integer(let receivers) = reply {
+                running?.published.append(.init(channel: arguments[1], message: arguments[2], receivers: receivers))
+            }
+            stack.push(reply)
             return false
         } catch {
+            running?.refused.append(error.text)
             stack.push(.error(error.text))
             return true
         }
