@@ -28,16 +28,17 @@ Run(script, r, c) == CASE script = "breaker-sync" -> SyncScript(r, c)
   [] script = "breaker-down" -> DownScript(r, c)
   [] script = "breaker-up" -> UpScript(r, c)
   [] script = "breaker-force" -> ForceScript(r, c)
-Legal(s) ==
+LegalCall(s) ==
   LET first == Shown(NoShown, s, "before")  last == Shown(first, s, "after")  c == TheCall(s)
       permits == {p[1] : p \in first.trials \cup last.trials} \cup {c.id}
       voters == {v[1] : v \in Named(first.votes \cup last.votes)} \cup {"outage", c.cause} \X {c.origin}
       before == Keys(first, permits, voters)  after == Keys(last, permits, voters)  x == Run(s.script, before, c)
-      \* A call that fails, such as for lack of memory, changes nothing. A trace without replies does not show failures.
+      \* A call that Redis refuses, such as for lack of memory, changes nothing. Without replies, refusals do not show.
       failed == after = before /\ ~Has(s, "reply")
       \* Redis before 7.2 does not stop its clock for an expiry.
       seen == [after EXCEPT !.window.left = If(@ - x.r.window.left \in 0..Slack, x.r.window.left, @)]
   IN IF Has(s, "failed") THEN failed
      ELSE failed \/ (x.r = seen /\ (Has(s, "reply") => s.reply = [result |-> x.result, at |-> 0, shows_hash |-> TRUE]))
+Legal(s) == ~Has(s, "unexpected") /\ LegalCall(s)   \* unexpected: an error or a reply that no script gives
 ASSUME PrintT(<<"illegal", {i \in 1..Len(Steps) : ~Legal(Steps[i])}>>)
 ====

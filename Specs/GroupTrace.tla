@@ -11,14 +11,7 @@ Lock(x, names) == [kind |-> x.kind, who |-> x.who, left |-> x.left, slots |-> x.
                    in |-> Fun(x.in, names), turn |-> Fun(x.turn, names)]
 Grant(s, x, token) == Fun(x.grants, s.names)[token]
 Replied(s, r) == "r" \notin DOMAIN s \/ s.r = r
-\* Messages to the tickets that are neither queued nor offered a turn afterwards may have had no receivers. The call's own
-\* ticket is one of them only if others wait behind it, so that it was queued again.
-Dead(s) == LET turns == {s.to.turn[i][1] : i \in 1..Len(s.to.turn)}
-               own == IF "more" \in DOMAIN s.a THEN {s.a.ticket} ELSE {} IN
-  {t \in {s.d.queue[i] : i \in 1..Len(s.d.queue)} \cup own :
-     /\ ~Has(s.to.queue, t) /\ s.to.who /= t /\ t \notin turns
-     /\ "ticket" \notin DOMAIN s.a \/ t /= s.a.ticket \/ (own /= {} /\ s.a.more)}
-Env(s) == [count |-> 0, mint |-> 0, dead |-> Dead(s), back |-> FALSE]
+Env(s) == [count |-> 0, mint |-> 0, dead |-> s.a.dead, back |-> FALSE]   \* dead: as in LockTrace.tla
 \* ---- What the model leaves out
 \* The group's keys last with its last lease; longer by a turn only after that turn has been taken or given up.
 Most(set) == CHOOSE n \in set : \A m \in set : n >= m
@@ -61,14 +54,18 @@ Left(s, l, e) == \E listed \in {FALSE, s.a.listed} :   \* a turn that has lapsed
   Changes(s, r, Claim, Free, 0) /\ Replied(s, r[2])
 With(s, r) == Changes(s, r, Claim, Free, 0) /\ Replied(s, r[2])
 Reads(x, r) == x.to = x.d /\ Replied(x, r)
-Found(x) == LET l == Lock(x.d, x.names)  turns == Lasting(l.turn)  w == x.r.waiting  leases == x.r.leases IN
+\* The leases that end first, in this order, and the tickets in the order of their turns: first those that have one.
+Found(x) ==
+  LET l == Lock(x.d, x.names)  leases == x.r.leases  end(n) == Max(l.in[n], l.turn[n])
+      listed == [i \in 1..Len(leases) |-> leases[i][1]]  set == {listed[i] : i \in 1..Len(listed)}
+      waiting == SelectSeq(listed, LAMBDA n : l.turn[n] > 0) \o x.d.queue IN
   /\ x.r.name = x.d.name /\ x.r.left = l.left /\ x.r.fence = x.d.fence /\ x.r.held = Taken(l) /\ x.r.slots = l.slots
   /\ Len(leases) = (IF Taken(l) < x.a.most THEN Taken(l) ELSE x.a.most)
-  /\ \A i \in 1..Len(leases) : /\ leases[i][2] = Max(l.in[leases[i][1]], l.turn[leases[i][1]])
-                               /\ leases[i][3] = Grant(x, x.d, leases[i][1])
+  /\ Cardinality(set) = Len(leases) /\ set \subseteq Lasting(l.in) \cup Lasting(l.turn)
+  /\ \A i \in 1..Len(leases) : /\ leases[i][2] = end(listed[i]) /\ leases[i][3] = Grant(x, x.d, listed[i])
                                /\ i > 1 => leases[i][2] >= leases[i - 1][2]
-  /\ Taken(l) + Len(x.d.queue) > x.a.most \/ ({w[i] : i \in 1..Cardinality(turns)} = turns
-                                             /\ SubSeq(w, Cardinality(turns) + 1, Len(w)) = x.d.queue)
+  /\ \A n \in (Lasting(l.in) \cup Lasting(l.turn)) \ set, m \in set : end(n) >= end(m)
+  /\ x.r.waiting = IF Len(waiting) > x.a.most THEN SubSeq(waiting, 1, x.a.most) ELSE waiting
 All(s) == {s.all[i] : i \in 1..Len(s.all)}   \* the locks of one call
 Changed(s) == LET l == Lock(s.d, s.names)  q == s.d.queue  e == Env(s)  a == s.a IN
   CASE s.op = "share" -> Shared(s, l, e)
@@ -79,7 +76,8 @@ Changed(s) == LET l == Lock(s.d, s.names)  q == s.d.queue  e == Env(s)  a == s.a
     [] s.op = "leave" -> Left(s, l, e)
     [] s.op = "break" -> With(s, GroupBreakScript(l, q, a.only, {Grant(s, s.d, n) : n \in s.names} \ {0}, e))
 Legal(s) ==
-  CASE "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis refused the script's first write
+  CASE "unexpected" \in DOMAIN s -> FALSE   \* as in LockTrace.tla
+    [] "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis refused the script's first write
     [] s.op \in {"renew", "release"} -> Reads(s, [is |-> "group"])   \* the group's members have other scripts
     [] s.op = "lease-state" -> \A x \in All(s) : LET a == x.a IN
          Reads(x, [is |-> "state", left |-> GroupLeaseStateScript(Lock(x.d, x.names), a.token,

@@ -12,7 +12,9 @@ LegalPart(s, i) ==
      /\ part.left[2] = IF Full(seen, part.p, s.most) THEN part.left[1] ELSE s.retention
      /\ "reply" \in DOMAIN s => s.reply[i] = assign[2]
 \* Without memory, or as a replica, Redis refuses a script's first write. Once a script has written, its writes pass.
-Legal(s) == IF s.script = "failed" THEN s.after = s.before ELSE
+\* An unexpected step has an error or a reply that no script gives.
+Legal(s) == IF "unexpected" \in DOMAIN s THEN FALSE ELSE
+  IF s.script = "failed" THEN s.after = s.before ELSE
   /\ "reply" \in DOMAIN s => Len(s.reply) = Len(s.parts)
   /\ \A i \in DOMAIN s.parts : LegalPart(s, i)
 ASSUME PrintT(<<"illegal", {i \in 1..Len(Steps) : ~Legal(Steps[i])}>>)

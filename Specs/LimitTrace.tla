@@ -59,7 +59,8 @@ LegalThrottle(s, r) ==
   IN AllBecome(r, <<throttle[1]>>, s) /\ Replied(s, throttle[2])
 
 \* Without memory, or as a replica, Redis refuses a script's first write. Once a script has written, its writes pass.
-Legal(s) ==
+\* An unexpected step has an error or a reply that no script gives.
+Legal(s) == IF "unexpected" \in DOMAIN s THEN FALSE ELSE
   IF s.script = "failed" THEN s.after = s.before ELSE
   LET r == TLCEval([i \in DOMAIN s.rules |-> Rule(s.rules[i])]) IN
   CASE s.script = "take" -> LegalTake(s, r) [] s.script = "peek" -> LegalPeek(s, r)

@@ -16,9 +16,8 @@ Env(s, dead) == LET last == s.d.fence  mint == NextFence(last, FALSE, s.now) IN
   [mint |-> mint, dead |-> dead, back |-> FALSE,
    count |-> IF s.said = 0 THEN mint
              ELSE NextFence(last, IsRecent(last, s.since), IF last = 0 THEN s.now ELSE s.said)]
-\* A step does not show whether a message had a receiver. The tickets that are neither queued nor offered the lock
-\* afterwards may be those of dead sidecars; others are not.
-Dead(s) == {t \in {s.d.queue[i] : i \in 1..Len(s.d.queue)} : ~Has(s.to.queue, t) /\ t /= s.to.holder}
+\* The tickets that were dropped after a message without receivers; by MONITOR, after a message.
+Dead(s) == s.a.dead
 Replied(s, r) == "r" \notin DOMAIN s \/ s.r = r
 \* The fence's key lasts at least a lifetime longer than the moment that the fence names, so that the clock has passed
 \* it when it lapses: "forget" in Lock.tla relies on it. Counting does not prolong it.
@@ -40,14 +39,15 @@ Acquired(s) == LET a == s.a  r == AcquireScript(State(s), a, Env(s, Dead(s) \ {a
 Released(s) == LET a == s.a  r == ReleaseScript(State(s), a, Env(s, Dead(s))) IN
   \/ Changes(s, r, IF r[2].is = "passed" THEN a.ttl ELSE Claim, a.ticket,
              CASE r[2].is = "freed" -> a.waits [] r[2].is = "passed" /\ ~a.on -> a.others [] OTHER -> 0)
-  \/ \* a server without memory for the fence frees the lock and lets the sidecar try again
-     /\ r[2].is = "passed" /\ Replied(s, [is |-> "freed", first |-> TRUE])
+  \/ \* full: the server lacked memory for the fence, so the script frees the lock and lets the sidecar try again
+     /\ a.full /\ r[2].is = "passed" /\ Replied(s, [is |-> "freed", first |-> TRUE])
      /\ s.to = [s.d EXCEPT !.holder = Free, !.left = 0]
 Freed(s, r) == Changes(s, r, Claim, Free, 0)
 All(s) == {s.all[i] : i \in 1..Len(s.all)}   \* the locks of one call
 Reads(x, r) == x.to = x.d /\ Replied(x, r)
 Legal(s) ==
-  CASE "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis refused the script's first write
+  CASE "unexpected" \in DOMAIN s -> FALSE   \* an error or a reply that no script gives
+    [] "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis refused the script's first write
     [] s.op = "acquire" -> Acquired(s)
     [] s.op = "renew" -> Changes(s, RenewScript(State(s), s.a), 0, Free, 0)
     [] s.op = "release" -> Released(s)

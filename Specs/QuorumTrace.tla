@@ -20,8 +20,10 @@ Kept(s, reply) ==
        [] s.script = "quorum-renew" /\ reply[1] = "renewed" /\ s.before.num > 0 ->
               Lasts(s) /\ s.after.kept >= s.before.kept
        [] OTHER -> same
-\* An error reply changes nothing. Traces by MONITOR have no replies.
-Legal(s) == IF "error" \in DOMAIN s THEN s.after = s.before
+\* A call that Redis refused changes nothing. An unexpected step has an error or a reply that no script gives. Traces by
+\* MONITOR have no replies.
+Legal(s) == IF "unexpected" \in DOMAIN s THEN FALSE
+            ELSE IF "error" \in DOMAIN s THEN s.after = s.before
             ELSE LET r == Result(s) IN /\ s.after = [r[1] EXCEPT !.kept = s.after.kept]
                                        /\ Kept(s, r[2])
                                        /\ "reply" \in DOMAIN s => s.reply = r[2]

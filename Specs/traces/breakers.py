@@ -60,6 +60,8 @@ class Translation:
     """Translates one call."""
 
     def __init__(self, call: calls.Call) -> None:
+        if any(entry is not None and kind not in entry for entry, kind in zip(call.before, KINDS, strict=False)):
+            raise calls.SkippedError("other software uses the key for another type")
         self.call = call
         self.json: Record = json.loads(call.args[0].encode("latin-1"))
         self.now = call.time // 1000
@@ -212,22 +214,28 @@ class Translation:
     def step(self) -> str:
         """Returns the step."""
         reply = self.call.reply
+        is_refused = calls.is_refused(self.call, KINDS)
         before, after = self.keys(self.call.before), self.keys(self.call.after)
         step: Record = {"script": self.call.script, "c": self.arguments(after)}
         shown = {"before": differing(before, NO_KEYS), "after": differing(after, before)}
         step |= {name: keys for name, keys in shown.items() if keys}
-        if isinstance(reply, dict):
+        if is_refused:
             step["failed"] = True
         elif self.call.has_reply:
-            found = dict(zip(reply[2][::2], reply[2][1::2], strict=True))
+            result, at, shown_fields = reply
+            found = dict(zip(shown_fields[::2], shown_fields[1::2], strict=True))
+            if not isinstance(result, int):
+                raise calls.UnexpectedError(self.call.script)
             step["reply"] = {
-                "result": reply[0],
-                "at": clipped(reply[1] - self.now),
+                "result": result,
+                "at": clipped(at - self.now),
                 "shows_hash": found == fields(self.call.after[0]),
             }
         return calls.tla(step)
 
 
+# The types of the keys: 1 the breaker, 2 its history, 3 the window, 4 trials, 5 votes, 6 the other kind of window.
+KINDS = ("hash", "stream", "hash", "zset", "zset", "hash")
 OPENING = {"breaker-report", "breaker-vote", "breaker-trip", "breaker-outcome"}
 
 
@@ -257,6 +265,6 @@ def fraction(rate: float) -> list[int]:
     return [found.numerator, found.denominator]
 
 
-def encode(call: calls.Call) -> str | None:
+def encode(call: calls.Call) -> str:
     """Translates a call of one of the breaker's scripts."""
     return Translation(call).step()

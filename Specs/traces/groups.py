@@ -6,21 +6,25 @@ import re
 from typing import Any
 
 from traces import locks
-from traces.calls import Call, ElsewhereError, SkippedError
+from traces.calls import Call, ElsewhereError, SkippedError, UnexpectedError, is_refused
 from traces.lockkeys import (
     CLAIM,
     GROUP,
+    KINDS,
     RECHECK,
+    STATE_KINDS,
     TICKET,
     Fence,
     Name,
     Time,
     clock,
-    failure,
+    described,
+    dropped,
     fence,
     holder,
     leaves,
     left,
+    named,
     state,
     value,
     write,
@@ -121,6 +125,7 @@ def share(call: Call) -> dict[str, Any]:
         "name": Name(name),
         "waits": Time(waits or 0),
         "others": Time(others or 0),
+        "dead": dropped(call, ticket, bool(ticket) and others != "0"),
     }
     return {"op": "share", "a": arguments}
 
@@ -128,14 +133,14 @@ def share(call: Call) -> dict[str, Any]:
 def shared(call: Call) -> dict[str, Any]:
     """Translates the reply of share.lua or acquire.lua."""
     match call.reply:
-        case [0, remaining, position]:
+        case [0, int(remaining), int(position)]:
             return {"is": "held", "left": Time(remaining), "at": position}
-        case [1 | 2 as kind, number, name, after]:
+        case [1 | 2 as kind, int(number), str(name), int(after)]:
             step = {"is": "granted" if kind == 1 else "extended", "fence": Fence(number), "name": Name(name)}
             return {**step, "after": Time(after)}
-        case [3, slots]:
+        case [3, int(slots)]:
             return {"is": "mode", "slots": slots}
-    return {"is": "other"}
+    raise UnexpectedError(call.script)
 
 
 def share_renew(call: Call) -> dict[str, Any]:
@@ -146,7 +151,7 @@ def share_renew(call: Call) -> dict[str, Any]:
 def share_release(call: Call) -> dict[str, Any]:
     """Translates a call of share-release.lua or fenced-share-release.lua."""
     only = fence(call.args[-1]) if call.script.startswith("fenced-") else Fence(0)
-    return {"op": "share-release", "a": {"token": Name(call.args[0]), "only": only}}
+    return {"op": "share-release", "a": {"token": Name(call.args[0]), "only": only, "dead": dropped(call, "", False)}}
 
 
 def leave(call: Call) -> dict[str, Any]:
@@ -154,7 +159,7 @@ def leave(call: Call) -> dict[str, Any]:
     ticket = call.args[0]
     ends = dict((call.before[3] or {}).get("zset", []))
     listed = ticket in ends and int(ends[ticket]) <= call.time // 1000
-    return {"op": "leave", "a": {"ticket": Name(ticket), "listed": listed}}
+    return {"op": "leave", "a": {"ticket": Name(ticket), "listed": listed, "dead": dropped(call, ticket, False)}}
 
 
 # For each script the function that translates its arguments, and the names of its replies.
@@ -174,33 +179,33 @@ ENCODERS: dict[str, Any] = {
 }
 
 
-def named(step: dict[str, Any]) -> dict[str, Any]:
+def with_names(step: dict[str, Any]) -> dict[str, Any]:
     """Adds the names that occur in a step."""
     return {**step, "names": frozenset(leaf for leaf in leaves(step) if isinstance(leaf, Name) and leaf)}
 
 
-def inspected(call: Call, index: int) -> dict[str, Any]:
-    """Translates what inspect.lua found about the lock with this index."""
+def inspected(call: Call, index: int, replies: list[Any] | None) -> dict[str, Any]:
+    """Translates the description by inspect.lua of the lock with this index."""
     step = {**states(call, slice(6 * index, 6 * index + 5)), "a": {"most": int(call.args[1])}}
-    if call.has_reply:
-        name, remaining, last, _, held, slots, leases, waiting = call.reply[index]
+    if replies is not None:
+        name, remaining, last, _, held, slots, leases, waiting = replies[index]
         step["r"] = {
             "name": Name(name),
             "left": Time(remaining),
             "fence": fence(last),
-            "held": held,
-            "slots": slots,
+            "held": int(held),
+            "slots": int(slots),
             "leases": [
                 [Name(token), Time(end), fence(number or None)]
                 for token, end, number in zip(leases[::3], leases[1::3], leases[2::3], strict=True)
             ],
             "waiting": [Name(ticket) for ticket in waiting[::2]],
         }
-    return named(step)
+    return with_names(step)
 
 
-def lease_state(call: Call, index: int) -> dict[str, Any]:
-    """Translates what lease-state.lua found about the grant with this index."""
+def lease_state(call: Call, index: int, replies: list[Any] | None) -> dict[str, Any]:
+    """Translates the reply of lease-state.lua about the grant with this index."""
     first = 4 * index
     token, number = call.args[2 * index : 2 * index + 2]
 
@@ -213,22 +218,21 @@ def lease_state(call: Call, index: int) -> dict[str, Any]:
         "to": seen(call.after),
         "a": {"token": Name(token), "only": fence(number)},
     }
-    if call.has_reply:
-        step["r"] = {"is": "state", "left": Time(call.reply[index])}
-    return named(step)
+    if replies is not None:
+        step["r"] = {"is": "state", "left": Time(replies[index])}
+    return with_names(step)
 
 
-def encode(call: Call) -> str | None:
+def encode(call: Call) -> str:
     """Translates a call into a step."""
-    error = failure(call.reply)
     if call.script in {"inspect", "lease-state"}:
-        read, size = (inspected, 6) if call.script == "inspect" else (lease_state, 4)
-        found = [i for i in range(len(call.keys) // size) if GROUP.match(holder(call.before[size * i]))]
-        if error:
-            raise SkippedError("an error reply")
+        read, kinds = (inspected, KINDS) if call.script == "inspect" else (lease_state, STATE_KINDS)
+        found = [i for i in range(len(call.keys) // len(kinds)) if GROUP.match(holder(call.before[len(kinds) * i]))]
         if not found:
             raise ElsewhereError
-        return write({"op": call.script, "all": [read(call, index) for index in found], "now": Fence(call.time)})
+        replies = described(call, kinds)
+        all_read = [read(call, index, replies) for index in found]
+        return write({"op": call.script, "all": all_read, "now": Fence(call.time)})
     if call.script not in ALWAYS and not GROUP.match(holder(call.before[0])):
         raise ElsewhereError
     if (call.time - call.slack) // 1000 != call.time // 1000:
@@ -238,6 +242,8 @@ def encode(call: Call) -> str | None:
     arguments, replies = ENCODERS[call.script]
     step = {**states(call, slice(0, 5)), **arguments(call), **clock(call, None)}
     if call.has_reply:
-        reply = {"is": replies.get(call.reply, "other")} if replies and not error else None
-        step["r"] = {"is": "error"} if error else reply or shared(call)
-    return write(named(step))
+        if is_refused(call, KINDS):
+            step["r"] = {"is": "error"}
+        else:
+            step["r"] = named(replies, call.reply) if replies else shared(call)
+    return write(with_names(step))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from typing import Any
 
-from traces.calls import Call, SkippedError, tla
+from traces.calls import Call, SkippedError, UnexpectedError, is_error, is_refused, tla
 from traces.counters import ALGORITHMS, FAR, MICROSECONDS, Rule, clip, counter, result
 from traces.packed import unpack
 
@@ -18,8 +17,6 @@ MODES = ["all", "each", "count"]
 
 def failed(call: Call) -> str:
     """Writes the step of a call that Redis refused. Only equality matters: values are named in order of appearance."""
-    if not re.match(r"OOM|READONLY|NOREPLICAS|MISCONF", call.reply["error"]):
-        raise SkippedError("an error of the script")
     names: dict[str, str] = {}
     before, after = ([names.setdefault(repr(e), f"v{len(names)}") for e in es] for es in (call.before, call.after))
     return tla({"script": "failed", "before": before, "after": after})
@@ -27,6 +24,10 @@ def failed(call: Call) -> str:
 
 def step(call: Call, rules: list[Rule], most: list[int], reply: object, **parts: object) -> str:
     """Writes a step. `most` is the greatest number of units that the call may take from or return to each counter."""
+    if is_refused(call, ["hash" if rule.alg == "sliding" else "string" for rule in rules]):
+        return failed(call)
+    if call.slack:
+        raise SkippedError("a recording without the exact time")
     before = [counter(call, rule, entry) for rule, entry in zip(rules, call.before, strict=True)]
     after = [result(call, rule, entry) for rule, entry in zip(rules, call.after, strict=True)]
     records = []
@@ -81,7 +82,7 @@ def take(call: Call) -> str:
     for run in runs:
         for k, cost in run["charges"]:
             most[k - 1] += run["count"] * abs(cost)
-    reply = verdict(call, size, runs) if call.has_reply else None
+    reply = verdict(call, size, runs) if call.has_reply and not is_error(call.reply) else None
     return step(call, rules, most, reply, ends=ends, mode=MODES[mode], asked=numbers[size:], runs=runs)
 
 
@@ -108,8 +109,17 @@ def peek(call: Call) -> str:
     """Translates `peek.lua`."""
     rows = [[int(text) for text in call.args[start : start + 4]] for start in range(0, len(call.args), 4)]
     rules = [Rule(ALGORITHMS[kind], cap, limit, window * MICROSECONDS) for kind, cap, limit, window in rows]
-    reply = [call.reply[start : start + 3] for start in range(0, len(call.reply), 3)] if call.has_reply else None
+    reply = None
+    if call.has_reply and not is_error(call.reply):
+        reply = [whole(call.reply[start : start + 3]) for start in range(0, len(call.reply), 3)]
     return step(call, rules, [1] * len(rules), reply)
+
+
+def whole(numbers: Any) -> list[int]:
+    """Returns a list of whole numbers. Raises UnexpectedError if it is anything else."""
+    if not isinstance(numbers, list) or any(not isinstance(number, int) for number in numbers):
+        raise UnexpectedError(f"{numbers!r} is no list of whole numbers")
+    return numbers
 
 
 def refund(call: Call) -> str:
@@ -125,6 +135,8 @@ def refund(call: Call) -> str:
         ago = since * (MICROSECONDS if kind == 0 else 1) - call.time
         far = FAR // limit if rule.alg == "gcra" else FAR
         parts.append([list(rules).index(key) + 1, units, clip(ago, -FAR // 2, far)])
+    if call.has_reply and not isinstance(call.reply, int | dict):
+        raise UnexpectedError("refund")
     most = [sum(units for k, units, _ in parts if k == i + 1) for i in range(len(rules))]
     first = [call.keys.index(key) for key in rules]
     call = dataclasses.replace(call, before=[call.before[i] for i in first], after=[call.after[i] for i in first])
@@ -134,13 +146,10 @@ def refund(call: Call) -> str:
 def throttle(call: Call) -> str:
     """Translates `throttle.lua`."""
     cap, limit, period, units = (int(text) for text in call.args)
-    return step(call, [Rule("gcra", cap, limit, period)], [units], call.reply, n=units)
+    reply = whole(call.reply) if call.has_reply and not is_error(call.reply) else None
+    return step(call, [Rule("gcra", cap, limit, period)], [units], reply, n=units)
 
 
 def encode(call: Call) -> str:
     """Translates a call into a step of `LimitTrace.tla`."""
-    if isinstance(call.reply, dict) and "error" in call.reply:
-        return failed(call)
-    if call.slack:
-        raise SkippedError("a recording without the exact time")
     return {"take": take, "peek": peek, "refund": refund, "throttle": throttle}[call.script](call)

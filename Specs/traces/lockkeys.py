@@ -6,10 +6,11 @@ of its fences, and small differences, but not the values: equal steps become equ
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
-from traces.calls import Call, SkippedError, tla
+from traces.calls import Call, SkippedError, UnexpectedError, is_refused, tla
 
 # The constants of the scripts in ms, which stay as they are; see LockScripts.swift.
 CLAIM, RECHECK, FENCE_LIFETIME = 300, 5000, 86_400_000
@@ -19,6 +20,11 @@ MAX_EXACT = 2**53
 NO_CLOCK = "0000000000000000"
 TICKET = re.compile(r"[0-9a-f]{12}/ticket/")
 GROUP = re.compile(r"shared/|permits-(\d+)/")
+# The types of a lock's keys: 1 lock, 2 fence, 3 queue, 4 holders, 5 grants, 6 counts; and of those of lease-state.lua.
+KINDS = ("string", "string", "zset", "zset", "hash", "hash")
+STATE_KINDS = ("string", "string", "zset", "hash")
+# The messages after which a script drops a ticket if they have no receiver; see locks.lua and groups.lua.
+DROPPING = {"turn", "look"}
 
 
 class Time(int):
@@ -140,9 +146,52 @@ def padded(args: list[str], defaults: list[str]) -> list[str]:
     return [*args, *defaults[len(args) :]]
 
 
-def failure(reply: Any) -> bool:
-    """Returns whether the reply is an error."""
-    return isinstance(reply, dict) and "error" in reply
+def described(call: Call, kinds: tuple[str, ...]) -> list[Any] | None:
+    """Returns the reply about each lock of a script that reads several, or None if there is no reply but a refusal.
+
+    `kinds` are the types of the keys of one lock.
+    """
+    count = len(call.keys) // len(kinds)
+    if is_refused(call, kinds * count) or not call.has_reply:
+        return None
+    if not isinstance(call.reply, list) or len(call.reply) != count:
+        raise UnexpectedError(f"{call.script} describes {count} locks")
+    return call.reply
+
+
+def named(names: dict[int, str], reply: Any) -> dict[str, Any]:
+    """Translates a reply that is one number."""
+    if not isinstance(reply, int) or reply not in names:
+        raise UnexpectedError(f"{reply} is none of {list(names)}")
+    return {"is": names[reply]}
+
+
+def members(entry: dict[str, Any] | None) -> set[str]:
+    """Returns the members of a sorted set."""
+    return {member for member, _ in (entry or {}).get("zset", [])}
+
+
+def dropped(call: Call, own: str, waits: bool) -> frozenset[Name]:
+    """Returns the tickets that a script may have dropped because its message had no receiver.
+
+    own: the ticket of the call, which may leave the queue for other reasons, unless the sidecar `waits` behind it.
+    Raises SkippedError if a ticket was dropped, and the recording shows no messages.
+    """
+    after = {holder(call.after[0])}.union(*(members(entry) for entry in call.after[2:4]))
+    lost = (members(call.before[2]) | {own}) - after - {""}
+    if call.published is None:
+        if lost - {own} or (waits and own in lost):
+            raise SkippedError("a ticket was dropped, and the recording shows no messages")
+        return frozenset()
+    unheard = set()
+    for _, text, receivers in call.published:
+        try:
+            message = json.loads(text)
+        except ValueError:
+            continue
+        if not receivers and isinstance(message, dict) and message.get("what") in DROPPING:
+            unheard.add(message.get("ticket"))
+    return frozenset(Name(ticket) for ticket in lost & unheard)
 
 
 def holder(entry: dict[str, Any] | None) -> str:

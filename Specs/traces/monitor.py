@@ -17,17 +17,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from traces.calls import SOURCES, Call
+from traces.calls import Call, InputError, Unknown, is_error, lacks_memory, script_name
 from traces.replica import Replica
 
 LINE = re.compile(r"(\d+)\.(\d{6}) \[(\d+) ([^\]]*)\] (.*)")
 ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)" ?', re.DOTALL)
 ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|.)", re.DOTALL)
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b"}
+CALLS = {"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO"}
 # The digits of a time of this century in ms or microseconds.
 TIMES = re.compile(r"(?<!\d)\d{13}(?:\d{3})?(?!\d)")
 # Redis 7.2 and newer read the clock this many microseconds before MONITOR prints the script, at most.
 EARLY = 20
+# The calls with the same commands that must agree on whether a key existed, before they decide it for another call.
+AGREEING = 20
+# The number of replies in which to search for that of a call.
+AHEAD = 100
+# The part of the calls that may lack a reply, because sidecars are killed while they wait for it.
+MISSING = 0.02
 
 
 @dataclasses.dataclass
@@ -40,6 +47,8 @@ class Command:
     # The client's address; "lua" for a command of the script before it.
     source: str
     args: list[str]
+    # The number of the line.
+    line: int = 0
 
     @property
     def name(self) -> str:
@@ -70,86 +79,127 @@ def unescape(match: re.Match[str]) -> str:
 def commands(path: Path) -> Iterator[Command]:
     """Yields the lines of a recording. The last one is left out if it is incomplete."""
     with path.open(encoding="latin-1", newline="\n") as lines:
-        for line in lines:
-            if line.endswith("\n") and line != "OK\n":
-                yield parse(line[:-1])
+        for number, line in enumerate(lines, 1):
+            if not line.endswith("\n") or line == "OK\n":
+                continue
+            try:
+                command = parse(line[:-1])
+            except ValueError as error:
+                raise InputError(f"{path}:{number}: {error}") from error
+            command.line = number
+            yield command
 
 
 def groups(path: Path) -> Iterator[list[Command]]:
-    """Yields each command with the commands of its script."""
+    """Yields each command with the commands of its script, of which the last may be incomplete."""
     group: list[Command] = []
     for command in commands(path):
         if command.source == "lua":
             if not group:
-                raise ValueError(f"{path}: the recording starts within a script")
+                raise InputError(f"{path}: the recording starts within a script")
             group.append(command)
             continue
         if group:
             yield group
         group = [command]
-    # The last script may be incomplete.
+    if group:
+        yield group
 
 
 class Replies:
     """The replies that record.py wrote: those of one port, in order."""
 
     def __init__(self, path: Path | None) -> None:
+        self.path = path
         self.queues: dict[str, collections.deque[dict[str, Any]]] = collections.defaultdict(collections.deque)
+        self.calls = 0
+        # The calls that have no reply, and the replies that are to no call.
+        self.missing = self.unused = 0
+        # Whether any reply says that the server lacks memory.
+        self.lacks_memory = False
         if path:
+            self.load(path)
+
+    def load(self, path: Path) -> None:
+        """Reads the replies."""
+        number = 0
+        try:
             with path.open(encoding="utf-8") as lines:
                 for line in lines:
+                    number += 1
                     entry = json.loads(line)
-                    self.queues[str(entry["port"])].append(entry)
+                    self.queues[str(entry["port"])].append({"request": entry["request"], "reply": entry["reply"]})
+                    if is_error(entry["reply"]) and lacks_memory([entry["reply"]["error"]]):
+                        self.lacks_memory = True
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}:{number}: not a reply that record.py writes: {error!r}") from error
 
     def take(self, command: Command) -> tuple[bool, Any]:
-        """Returns whether there is a reply to the command, and the reply."""
+        """Returns whether there is a reply to the command, and the reply. Drops the replies before it."""
+        if not self.path:
+            return False, None
+        self.calls += 1
         queue = self.queues[command.source.rpartition(":")[2]]
-        # Redis rejected a request that MONITOR does not show.
-        while queue and queue[0]["request"] != command.args and is_error(queue[0]["reply"]):
-            queue.popleft()
-        if queue and queue[0]["request"] == command.args:
-            return True, queue.popleft()["reply"]
+        for index, entry in enumerate(itertools.islice(queue, AHEAD)):
+            if entry["request"] == command.args:
+                self.drop(queue, index)
+                return True, queue.popleft()["reply"]
+        self.missing += 1
         return False, None
 
+    def drop(self, queue: collections.deque[dict[str, Any]], count: int) -> None:
+        """Drops replies. MONITOR does not show a request that Redis rejected, so an error may be to no call."""
+        for _ in range(count):
+            self.unused += not is_error(queue.popleft()["reply"])
 
-def is_error(reply: Any) -> bool:
-    return isinstance(reply, dict) and "error" in reply
+    def finish(self) -> None:
+        """Drops the replies that are left."""
+        for queue in self.queues.values():
+            self.drop(queue, len(queue))
 
-
-def script_name(source: str) -> str:
-    """Returns the name of the script with this source, which starts with the fragments that the script needs."""
-    files = {file.stem: file.read_bytes().decode("latin-1").rstrip() for file in SOURCES.rglob("*.lua")}
-    found = [name for name, text in files.items() if source.rstrip().endswith(text)]
-    return max(found, key=lambda name: len(files[name]), default="")
+    @property
+    def is_complete(self) -> bool:
+        """Whether the replies are those of the calls."""
+        return not self.unused and self.missing <= MISSING * self.calls
 
 
 class Reader:
     """Turns groups of commands into calls."""
 
-    def __init__(self, server: str, replies: Replies) -> None:
+    def __init__(self, server: str, replies: Replies, unknown: Unknown) -> None:
         self.server = server
+        self.unknown = unknown
         self.replies = replies
         self.replicas: dict[int, Replica] = collections.defaultdict(Replica)
-        # Each script's source and name by its digest.
-        self.scripts: dict[str, tuple[str, str]] = {}
-        # By script, commands and index of a key: whether that key was there before such calls.
-        self.seen: dict[tuple[str, tuple[str, ...], int], set[bool]] = collections.defaultdict(set)
-        # What was decided about keys that ended at most 2 ms from a call.
+        # Each script's source by its digest.
+        self.scripts: dict[str, str] = {}
+        # By script, commands and index of a key: how often that key was there before such calls, and how often not.
+        self.seen: dict[tuple[str, tuple[str, ...], int], collections.Counter[bool]] = collections.defaultdict(
+            collections.Counter
+        )
+        # The decisions about replies and keys that the running clock makes doubtful.
         self.doubts: collections.Counter[str] = collections.Counter()
 
     def feed(self, group: list[Command]) -> Call | None:
-        """Follows a command; returns the call if it is one of a script that is known by then."""
+        """Follows a command. Returns the call if it is one of a script whose file is known."""
         first, *inner = group
-        if first.name in {"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO"}:
+        if first.name in CALLS:
             digest = first.args[1] if "SHA" in first.name else self.load(first.args[1])
             if digest.lower() in self.scripts:
-                return self.call(self.scripts[digest.lower()][1], first, inner)
+                source = self.scripts[digest.lower()]
+                call = self.call(script_name(source), first, inner)
+                if call.script:
+                    return call
+                self.unknown.add(source)
+                return None
             if inner:
-                raise ValueError(f"{self.server}: script {digest} was loaded before the recording started")
+                raise ValueError(f"script {digest} was loaded before the recording started")
             self.replies.take(first)
             return None
         if inner:
-            raise ValueError(f"{self.server}: {first.name} contains commands of a script")
+            raise ValueError(f"{first.name} contains commands of a script")
         if first.name == "SCRIPT" and first.args[1].upper() == "LOAD":
             self.load(first.args[2])
         elif first.name == "SCRIPT" and first.args[1].upper() == "FLUSH":
@@ -162,8 +212,7 @@ class Reader:
 
     def load(self, source: str) -> str:
         digest = hashlib.sha1(source.encode("latin-1")).hexdigest()
-        if digest not in self.scripts:
-            self.scripts[digest] = (source, script_name(source))
+        self.scripts[digest] = source
         return digest
 
     def call(self, script: str, first: Command, inner: list[Command]) -> Call:
@@ -186,7 +235,7 @@ class Reader:
                 is_moved = replica.shifts.get(key, shifts.setdefault(key, late)) != late
                 entry = replica.entries.get(key)
                 if has_reply and entry and (entry.is_rounded or is_rounded or is_moved):
-                    self.doubts["reply left out"] += 1
+                    self.doubts["reply left out, because the ms changed within the call"] += 1
                     has_reply, reply = False, None
             for key in replica.apply(command.args, command.time // 1000):
                 # The script gave the time that the key lasts relative to the running clock.
@@ -200,30 +249,50 @@ class Reader:
             shift(old, shifts.get(key, 0), time)
         replica.shifts.clear()
         replica.alive.clear()
+        messages = [command.args[1:3] for command in inner if command.name == "PUBLISH"]
         return Call(
-            script, self.server, time, keys, args, reply,
-            [copy.deepcopy(before[key]) for key in keys], [copy.deepcopy(after[key]) for key in keys],
-            has_reply, slack, is_doubtful,
-        )  # fmt: skip
+            script=script,
+            server=self.server,
+            time=time,
+            keys=keys,
+            args=args,
+            reply=reply,
+            before=[copy.deepcopy(before[key]) for key in keys],
+            after=[copy.deepcopy(after[key]) for key in keys],
+            has_reply=has_reply,
+            slack=slack,
+            is_doubtful=is_doubtful,
+            published=[(channel, message, None) for channel, message in messages],
+            # MONITOR does not show a command that Redis refused. Where no call lacked memory, no command did.
+            refused=[] if self.replies.path and not self.replies.lacks_memory else None,
+        )
 
     def end(self, replica: Replica, script: str, first: Command, inner: list[Command], keys: list[str]) -> bool:
         """Removes the keys whose time has passed. The clocks of both sides have been read up to a ms late.
 
-        Returns whether only MONITOR's clock says if a key was still there."""
-        now = first.time // 1000
+        Returns whether only MONITOR's clock shows if a key was still there.
+        """
+        now, last = first.time // 1000, (inner or [first])[-1].time // 1000
         is_doubtful = False
         shape = tuple(shape_of(command, keys) for command in inner)
         for index, key in enumerate(keys):
             entry = replica.entries.get(key)
             past = now - entry.until if entry and entry.until is not None else -1
+            if entry and entry.until is not None and past < 0 and entry.until <= last:
+                # Before Redis 7.2, the key ends while the script runs.
+                is_doubtful = True
+                self.doubts["key that ended during the call, so the call is skipped"] += 1
+                continue
             if past not in (0, 1):
                 is_there = entry is not None and past < 0
-                self.seen[script, shape, index].add(is_there)
+                self.seen[script, shape, index][is_there] += 1
             else:
                 seen = self.seen[script, shape, index]
-                is_there = next(iter(seen)) if len(seen) == 1 else past == 0
-                is_doubtful = is_doubtful or len(seen) != 1
-                self.doubts["by the script's commands" if len(seen) == 1 else "by the clock"] += 1
+                is_known = len(seen) == 1 and seen.total() >= AGREEING
+                is_there = next(iter(seen)) if is_known else past == 0
+                is_doubtful = is_doubtful or not is_known
+                way = "by the script's commands" if is_known else "by MONITOR's clock, so the call is skipped"
+                self.doubts[f"key that ended at the call, decided {way}"] += 1
             if entry and not is_there:
                 del replica.entries[key]
             elif entry:
@@ -279,10 +348,33 @@ def clock(first: Command, inner: list[Command], reply: Any) -> tuple[int, int]:
     return last, slack
 
 
-def read(path: Path, replies: Path | None = None) -> Iterator[Call]:
-    """Reads the calls of a recording; with the replies in a file by record.py, if there is one."""
-    reader = Reader(path.stem, Replies(replies))
-    for group in groups(path):
-        call = reader.feed(group)
-        if call:
-            yield call
+class Recording:
+    """A recording, with the replies in a file by record.py if there is one."""
+
+    def __init__(self, path: Path, replies: Path | None, unknown: Unknown) -> None:
+        self.path = path
+        self.reader = Reader(path.stem, Replies(replies), unknown)
+
+    def calls(self) -> Iterator[Call]:
+        """Yields the calls."""
+        last: list[Command] = []
+        try:
+            for group in groups(self.path):
+                if last and (call := self.reader.feed(last)):
+                    yield call
+                last = group
+            # The last script may be incomplete, but its reply may have been recorded.
+            if last and last[0].name in CALLS:
+                self.reader.replies.take(last[0])
+        except OSError as error:
+            raise InputError(f"{self.path}: {error.strerror}") from error
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            text = f"{self.path}:{last[0].line if last else 1}: {error}"
+            raise InputError(f"{text}; only Interlock may use the recorded server") from error
+        self.reader.replies.finish()
+
+    def notes(self) -> dict[str, int]:
+        """Returns the numbers of doubts, and of calls and replies that do not match."""
+        replies = self.reader.replies
+        counts = {"call without a reply": replies.missing, "reply without a call": replies.unused}
+        return dict(self.reader.doubts.most_common()) | {text: count for text, count in counts.items() if count}

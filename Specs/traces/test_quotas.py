@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import unittest
 from typing import Any
 
-import check
 from traces import quotas
 from traces.calls import Call
-from traces.judge import illegal
 from traces.packed import pack
+from traces.testing import TlcTestCase
 
 MS = 1_795_305_600_007
 RETENTION, LIMIT = 1000, 100
@@ -44,6 +41,8 @@ def after(right: Call, key: Any, quota: int) -> Call:
 
 ILLEGAL = {
     "more than the limit": after(SECOND, bucket(RETENTION, a=(50, RETENTION, 0, 0, 60), b=B), 50),
+    "an error of the script": dataclasses.replace(FIRST, after=[None], reply={"error": "ERR user_script:9"}),
+    "a reply of another shape": dataclasses.replace(SECOND, reply=40),
     "another quota in the reply": dataclasses.replace(SECOND, reply=pack([50])),
     "another data plane's quota is lost": after(SECOND, bucket(RETENTION, a=(40, RETENTION, 0, 0, 60)), 40),
     "a previous quota is forgotten": after(LESS, bucket(RETENTION, a=(30, RETENTION, 0, 0, 20), b=B), 30),
@@ -52,11 +51,10 @@ ILLEGAL = {
 }
 
 
-@unittest.skipUnless(shutil.which("java") and check.find_tlc(), "needs Java and TLC")
-class QuotaTraceTests(unittest.TestCase):
-    """Compares the verdicts of one run of TLC."""
+class QuotaSteps(TlcTestCase):
+    """Judges steps of quotas."""
 
-    def test_verdicts(self) -> None:
-        steps = [quotas.encode(step) for step in [*LEGAL, *ILLEGAL.values()]]
-        names = [f"legal {i}" for i in range(len(LEGAL))] + list(ILLEGAL)
-        self.assertEqual([names[i] for i in illegal(quotas.MODULE, steps)], list(ILLEGAL))
+    def test_only_wrong_steps_are_illegal(self) -> None:
+        right = {f"legal {i}": call for i, call in enumerate(LEGAL)}
+        found = self.verdicts(quotas.MODULE, quotas.encode, [*right.items(), *ILLEGAL.items()])
+        self.assertEqual(found, set(ILLEGAL))
