@@ -43,7 +43,7 @@ PEERS = {
         {
             "": "`concurrency.Mutex` with a session per client; `WithRequireLeader`; etcdctl's defaults for dialing "
             "(2 s) and keepalive (2 s, 6 s); the key's create revision is the fence; server defaults",
-            "quorum": f"{MEMBERS} members, all of them endpoints of each client",
+            "quorum": f"{MEMBERS} members, all endpoints of each client",
         },
     ),
     "redis-py": Peer(
@@ -72,7 +72,7 @@ PEERS = {
         TOPOLOGIES,
         {
             "": "defaults (at most three extensions, retries within 0.2 s); `socket_timeout=0.1`, because Redlock "
-            "asks for a time limit far below the lease",
+            "requires a time limit far below the lease",
             "quorum": f"{SERVERS} masters, as its README recommends",
         },
     ),
@@ -82,8 +82,8 @@ PEERS = {
         TOPOLOGIES,
         {
             "": f"{REDSYNC_VERSION}, defaults (32 tries, 50–250 ms apart, drift 1 %); redigo's pool as in its example, "
-            "with time limits of 5 % of the lease, redsync's own share",
-            "sentinel": "the pool asks the Sentinels and checks `ROLE`, because redigo knows no Sentinels",
+            "with time limits of 5 % of the lease, as in redsync",
+            "sentinel": "the pool asks the Sentinels and checks `ROLE`, because redigo does not support Sentinel",
             "quorum": f"{SERVERS} pools",
         },
     ),
@@ -92,16 +92,16 @@ PEERS = {
 SERVER_SETTINGS = {
     "single": "One Redis behind a relay: `appendonly yes`, `appendfsync always`. etcd: one member.",
     "sentinel": f"A primary, {REPLICAS} replicas, {SENTINELS} Sentinels: `down-after-milliseconds {DOWN_AFTER}`, "
-    "`min-replicas-to-write 1`, `min-replicas-max-lag 10`. *Partitioned*: only the Sentinels get no answer.",
+    "`min-replicas-to-write 1`, `min-replicas-max-lag 10`. *Partitioned*: the primary is unreachable for the "
+    "Sentinels only.",
     "sentinel-defaults": "The same with `min-replicas-to-write 0`.",
     "quorum": f"{SERVERS} Redis servers behind relays: `appendonly yes`, `appendfsync always`; one of them is lost. "
-    f"etcd: {MEMBERS} members; the leader is lost, and *partitioned* cuts it off from the other members, but not from "
-    "clients.",
+    f"etcd: {MEMBERS} members; the leader is lost; *partitioned* cuts it off from the other members only.",
 }
 
 LOAD = (
     f"{CLIENTS} client processes share {LOCKS} locks with leases of {TTL_MS / 1000:g} s, and wait for at most "
-    f"{WAIT_MS / 1000:g} s. {OWN:.0%} of the jobs take a lock that only this client takes. Of all jobs, {RENEW:.1%} "
+    f"{WAIT_MS / 1000:g} s. {OWN:.0%} of the jobs use a lock of the client's own. Of all jobs, {RENEW:.1%} "
     f"renew for 2 to 3.2 s, {OVERSTAY:.1%} write after the lease has ended, {FORGET:.2%} forget to release, and the "
     "others hold for 1 to 31 ms."
 )

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Generates the pages docs/internals/found*.md from found.tsv, the list of faults, and checks what the list names.
 
-`make lint` fails if a page is stale, or if the list names a commit, test, specification's configuration, seeded bug,
-file or make target that does not exist. `--update` writes the pages.
+`make lint` fails if a page is stale, or if the list names a commit, test, configuration of Specs, seeded bug, file or
+make target that does not exist. `--update` writes the pages.
 
 A fault has six columns: its area, its kind, how it was found, its story, the commit that fixed it (or `open`), and what
-would find it again: `none`, or these, separated by commas:
+would detect it again: `none`, or a comma-separated list of these:
 
     Suite.function      a test in Tests
     NAME                a configuration in Specs, or a seeded bug in Tests/Mutation
@@ -59,35 +59,35 @@ PAGES = {
     "found-tests": ("Faults of the build and the tests", ("build", "tests")),
 }
 KINDS = {
-    "two holders": "a lock has two holders, a job runs twice, or an ended lease is still relied on",
+    "two holders": "a lock has two holders, a job runs twice, or a holder relies on an ended lease",
     "falling fence": "a fence is not higher than all earlier ones",
     "lost lease": "a lease is lost while its holder keeps it",
-    "stuck queue": "a waiter or a free lock waits in vain",
+    "stuck queue": "a waiter gets nothing although the lock or slot is free",
     "overrun limit": "more calls are made than the limit allows",
     "needless refusal": "a call is refused although there is room",
     "breaker": "a breaker opens, closes or stays as it should not",
     "lost call": "a call, response or report is lost",
     "crash/hang": "a process stops, or does not answer",
-    "memory": "memory, Redis keys or connections grow without a bound",
-    "slow": "others wait, or work is wasted",
-    "security": "a secret is shown, or a caller may do too much",
-    "incompatible": "other software, or another version, cannot be used",
-    "wrong answer": "any other result that is wrong",
+    "memory": "memory, Redis keys or connections grow without limit",
+    "slow": "other callers are delayed, or work is wasted",
+    "security": "a secret is exposed, or a caller can do more than it may",
+    "incompatible": "other software, or another version, does not work with Interlock",
+    "wrong answer": "any other wrong result",
     "wrong words": "a message or a page misleads",
-    "wrong build": "a build or a package is not what it should be",
+    "wrong build": "a build or package is wrong",
     "missed fault": "a check passes although a promise is broken",
     "false alarm": "a check fails although no promise is broken",
-    "flaky test": "a test fails now and then",
+    "flaky test": "a test fails occasionally",
 }
 FOUND_BY = {
     "reading": "by reading code or a change",
-    "trying": "by running it on purpose, or with a fix taken out",
-    "reading or trying": "the record does not say by which of the two",
-    "measuring": "by a benchmark or an abuse test",
-    "simulation": "by a world of the simulation, or a recorded run",
-    "specification": "by TLC",
+    "trying": "by experiments, such as running it with a fix removed",
+    "reading or trying": "by one of these; the record does not say which",
+    "measuring": "by a benchmark or abuse test",
+    "simulation": "by a simulated world or a recorded run",
+    "specification": "by TLC, the model checker of the specifications",
     "fuzzing": "by a fuzz target",
-    "test": "by a test that failed",
+    "test": "by a failing test",
     "stranger": "by newcomers, third-party software or field reports",
     "not recorded": "the record does not say",
 }
@@ -95,10 +95,9 @@ FOUND_BY = {
 
 INDEX = """# Faults found
 
-These pages list the faults of Interlock that its history records: {faults}, of which {open} are open. They show where
-faults were, which ways of looking find what, and whether a fault would be noticed if it came back: for {unfound} of
-them, no test is known that finds them again. The first reviews recorded only the worst of what they found.
-[Documented losses](../start/guarantees.md) are not faults.
+These pages list the {faults} faults recorded in Interlock's history, of which {open} are open. They show where faults
+were, how each kind was found, and what would detect a fault again; for {unfound} of them, nothing is known that would.
+The first reviews recorded only the worst faults. [Documented losses](../start/guarantees.md) are not faults.
 
 {areas}
 ## Kinds, and how they were found
@@ -108,12 +107,13 @@ them, no test is known that finds them again. The first reviews recorded only th
 {ways}
 ## The list
 
-Each fault is a line of [`found.tsv`](found.tsv), from which `python3 Tests/Lint/found.py --update` writes these pages.
-`make lint` checks that each commit, test, configuration and seeded bug that the list names exists.
+Each line of [`found.tsv`](found.tsv) is a fault. `python3 Tests/Lint/found.py --update` generates these pages from it.
+`make lint` checks that the commits, tests, configurations and seeded bugs that it names exist.
 
-- *fix*: the commit, or `open` if none is recorded.
-- *again*: a test; a configuration of [`Specs`](../../Specs); a bug of [`Tests/Mutation`](../../Tests/Mutation) that
-  breaks the same rule; a file or a make target that runs the case; or `none`.
+- *fix*: the commit that fixed the fault, or `open` if none is recorded.
+- *again*: what would detect the fault again: a test, a configuration of [`Specs`](../../Specs), a seeded bug of
+  [`Tests/Mutation`](../../Tests/Mutation) that breaks the same rule, a file or make target that runs the case, or
+  `none`.
 """
 
 
@@ -225,13 +225,13 @@ def problems(faults: list[Fault], names: Names) -> Iterator[str]:
         if (words := len(fault.story.split())) > MAX_STORY_WORDS:
             yield f"{place}: the story has {words} words, more than {MAX_STORY_WORDS}"
         if "|" in fault.story or not fault.story.endswith("."):
-            yield f"{place}: the story is a sentence that ends with a period and has no bar"
+            yield f"{place}: the story must be a sentence that ends with a period and contains no vertical bar"
         if stories[fault.story] > 1:
             yield f"{place}: the story is listed twice"
         for _, problem in prose.phrases([fault.story], rules):
             yield f"{place}: {problem}"
         if fault.fix != "open" and (not re.fullmatch(r"[0-9a-f]{8}", fault.fix) or fault.fix not in names.commits):
-            yield f'{place}: the fix "{fault.fix}" is neither "open" nor eight digits of a commit of this repository'
+            yield f'{place}: the fix "{fault.fix}" is neither "open" nor the eight-digit hash of a commit'
         for name in fault.finders:
             if not names.has(name):
                 yield f"{place}: {name} does not exist; name what finds the fault again, or none"

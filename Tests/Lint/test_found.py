@@ -74,7 +74,7 @@ private extension Stage {
     def test_the_index_counts_and_the_listing_puts_open_faults_last(self) -> None:
         unsolved = FAULT._replace(story="A lock was lost.", fix="open", again="none")
         pages = {path.stem: text for path, text in found.pages([unsolved, FAULT]).items()}
-        self.assertIn("records: 2, of which 1 are open", pages["found"])
+        self.assertIn("the 2 faults recorded in Interlock's history, of which 1 are open", pages["found"])
         self.assertIn("|two holders|2|2|", pages["found"])
         self.assertIn("|[locks](found-locks.md#locks)|2|1|", pages["found"])
         self.assertLess(pages["found-locks"].index(FAULT.story), pages["found-locks"].index(unsolved.story))

@@ -54,7 +54,7 @@ func newRedsyncLock(t target) locker {
 	return &redsyncLock{sync: redsync.New(pools...), ttl: ttl}
 }
 
-// redigo knows no Sentinels, so this asks them in turn, as the package FZambia/sentinel does.
+// redigo does not support Sentinel, so this asks the Sentinels in turn, as the package FZambia/sentinel does.
 func dialPrimary(t target, options []redis.DialOption) (redis.Conn, error) {
 	err := errors.New("no Sentinel answers")
 	for _, port := range t.Sentinels {
