@@ -38,18 +38,26 @@ CLUSTER_BUS = 10_000
 PORTS = range(10_240, 32_768)
 
 
+#: The ports that this program has drawn. A server may not listen on its port yet.
+drawn_ports: set[int] = set()
+
+
 def free_port(distance: int = 0) -> int:
-    """Returns one of PORTS.
+    """Returns one of PORTS that it has not returned before.
 
     distance: the distance to a second, higher port that the server uses too.
     """
     while True:
+        port = random.randrange(PORTS.start, PORTS.stop - distance)
+        if port in drawn_ports:
+            continue
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", random.randrange(PORTS.start, PORTS.stop - distance)))
-                return probe.getsockname()[1]
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        drawn_ports.add(port)
+        return port
 
 
 def wait_until(condition: Callable[[], object], event: str, seconds: float = 10) -> None:
