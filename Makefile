@@ -75,8 +75,8 @@ simulate: setup ## Simulate fleets. ARGS='--seeds 1000' runs a thousand.
 	$(RELEASE_BUILD) --product simulate
 	.build/release/simulate $(ARGS)
 
-# ARGS='history.jsonl' judges a file instead, and ARGS='--seeds 100' more worlds.
-linearizability: setup ## Judge simulated histories by a second, independent judge.
+# ARGS='history.jsonl' checks a file instead, and ARGS='--seeds 100' simulates more worlds.
+linearizability: setup ## Check simulated histories with a second, independent judge.
 	$(RELEASE_BUILD) --product simulate
 	python3 Tests/Linearizability/run.py $(ARGS)
 
@@ -137,10 +137,10 @@ bench: setup build $(VENV)/bench.installed ## Compare Interlock with Redis, libr
 REDSYNC := $(shell sed -n 's/^REDSYNC_VERSION = "\(.*\)"/\1/p' Benchmarks/judged/arenas.py)
 
 # ARGS='--failovers 3' makes it shorter. Run it again to continue.
-bench-peers: setup build $(VENV)/bench.installed ## Judge other lock software beside Interlock. Takes hours.
-	@Tools/setup.sh etcd || echo "bench-peers: etcd-server cannot be installed here; etcd and redsync are skipped"
+bench-peers: setup build $(VENV)/bench.installed ## Compare Interlock with other lock software under faults. Takes hours.
+	@Tools/setup.sh etcd || echo "bench-peers: cannot install etcd-server here; etcd and redsync are skipped"
 	@$(call peers,pottery,bench-peers)
-	@[[ -e .build/redsync-$(REDSYNC) ]] || git clone --quiet --depth 1 --branch $(REDSYNC) https://github.com/go-redsync/redsync .build/redsync-$(REDSYNC) || echo "bench-peers: redsync's source is out of reach; it is skipped"
+	@[[ -e .build/redsync-$(REDSYNC) ]] || git clone --quiet --depth 1 --branch $(REDSYNC) https://github.com/go-redsync/redsync .build/redsync-$(REDSYNC) || echo "bench-peers: cannot clone redsync's source; redsync is skipped"
 	$(BINARY) bench peers $(ARGS)
 
 # ARGS='--duration 1h --seed 7' adds options of `interlock bench`.
@@ -157,7 +157,7 @@ specs: $(VENV)/specs.installed ## Check the TLA+ specifications with TLC.
 	$(PYTHON) Specs/check.py $(ARGS)
 
 # ARGS='--steps 10000' checks fewer steps, ARGS=FILE calls that `simulate --scripts` wrote. DEBUG=1 builds faster.
-specs-traces: setup $(VENV)/specs.installed ## Hold calls of scripts to the specifications.
+specs-traces: setup $(VENV)/specs.installed ## Check script calls against the specifications.
 	@Tools/setup.sh specs
 ifdef DEBUG
 	swift build --quiet --product simulate

@@ -6,10 +6,11 @@ load, faults and checkers for each.
   interlock bench peers --results peers-1 --jobs 4           four parts at a time
   interlock bench peers --results peers-1 --minutes 60       only an hour of it
   interlock bench peers --results peers-1 --table            the table so far
-  interlock bench peers --results peers-1 --compare peers-2  two runs
+  interlock bench peers --results peers-1 --compare peers-2  compares two runs
 
-Each part starts fresh servers and eight clients, kills, stops or cuts off a
-server, and takes about 30 seconds. After Ctrl-C, the same command continues.
+Each part starts fresh servers and eight clients, then kills, stops or
+partitions a server. It takes about 30 seconds. After Ctrl-C, the same command
+continues.
 Violations are results, not errors. docs/internals/peers.md has the details.
 
 Exit codes: 0, every part is done. 1, with --compare: the runs rank the peers
@@ -63,17 +64,17 @@ def parser() -> Parser:
         prog="interlock bench peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name, choices in (("peer", tuple(PEERS)), ("topology", TOPOLOGIES)):
-        known = f"of {', '.join(choices)}; default: all"
+        known = f"run only these, of {', '.join(choices)}; default: all"
         made.add_argument(
             f"--{name}", nargs="+", choices=choices, default=list(choices), metavar=name.upper(), help=known
         )
-    made.add_argument("--failovers", type=positive, default=50, help="of each peer and topology, default %(default)s")
-    made.add_argument("--seed", type=int, default=1, help="decides faults and load, default %(default)s")
+    made.add_argument("--failovers", type=positive, default=50, help="for each peer and topology; default %(default)s")
+    made.add_argument("--seed", type=int, default=1, help="the seed of faults and load; default %(default)s")
     made.add_argument(
         "--results",
         type=pathlib.Path,
         default=ROOT / ".build" / "peers",
-        help="one JSON file per part, and its history; default .build/peers. Parts that are there are not repeated",
+        help="a directory for the result and history of each part; default .build/peers. Finished parts are skipped",
     )
     made.add_argument("--jobs", type=positive, default=1, help="parts at the same time, default %(default)s")
     made.add_argument("--minutes", type=positive, help="start no part in the last 90 seconds of this time")
@@ -81,7 +82,7 @@ def parser() -> Parser:
         "--redsync", type=pathlib.Path, default=arenas.REDSYNC, help="redsync's source, default %(default)s"
     )
     made.add_argument(
-        "--urgent", action="store_true", help="run before everything else on a busy machine, such as builds; needs root"
+        "--urgent", action="store_true", help="take priority over other programs on a busy machine; needs root"
     )
     made.add_argument("--table", action="store_true", help="print the table of the results, and run nothing")
     made.add_argument("--settings", action="store_true", help="print the settings of every peer, and run nothing")
@@ -98,15 +99,15 @@ def parser() -> Parser:
 def positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not positive")
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
     return number
 
 
-def lacking(peer: str, redsync: pathlib.Path) -> str | None:
-    """Returns why a peer cannot be had here, or None."""
+def unavailable(peer: str, redsync: pathlib.Path) -> str | None:
+    """Returns why a peer cannot run here, or None."""
     if peer in GO_PEERS:
         if peer == "etcd" and not shutil.which("etcd"):
-            return "there is no etcd; `make bench-peers` installs it if it is available"
+            return "etcd is not installed; `make bench-peers` installs it if a package is available"
         return arenas.build_go_program(peer, redsync)
     return missing_library(LIBRARIES.get(peer, "redis"))
 
@@ -178,7 +179,8 @@ def compare(folders: tuple[Results, Results], topologies: list[str], as_json: bo
 def run(options: argparse.Namespace, results: Results) -> int:
     if (other := results.other_seed(options.seed)) is not None:
         print(
-            f"interlock bench peers: {results.folder} has results of seed {other}; name another --results",
+            f"interlock bench peers: {results.folder} has results of seed {other}; "
+            f"pass --seed {other}, or another directory with --results",
             file=sys.stderr,
         )
         return USAGE
@@ -188,12 +190,12 @@ def run(options: argparse.Namespace, results: Results) -> int:
             return SOFTWARE
     if options.urgent:
         run_first()
-    # In memory, because many servers write each change to their files.
+    # The servers' files stay in memory, because many servers sync each change to disk.
     if arenas.etcd.MEMORY.is_dir():
         tempfile.tempdir = str(arenas.etcd.MEMORY)
     peers = []
     for peer in options.peer:
-        if why := lacking(peer, options.redsync):
+        if why := unavailable(peer, options.redsync):
             print_line(f"{peer}: skipped: {why}")
         else:
             peers.append(peer)
@@ -215,7 +217,9 @@ def run(options: argparse.Namespace, results: Results) -> int:
                 failures += process.exitcode != 0
                 ports.append(its_ports)
             if until and time.monotonic() + LONGEST_PART > until:
-                print_line(f"--minutes {options.minutes} are over; the same command continues with {key.name}")
+                print_line(
+                    f"stopped because of --minutes {options.minutes}; the same command continues with {key.name}"
+                )
                 break
             its_ports = ports.pop()
             arguments = (its_ports, results, key, options.seed, found_versions, f"{done} of {len(wanted)}")
@@ -273,7 +277,7 @@ def run_part(ports: range, results: Results, key: Key, seed: int, found_versions
         f"{figures['lost']} lost",
         f"{figures['never_released']} never released",
         f"{figures['stale_writes']} stale writes",
-        f"{f'{gap / 1000:.1f} s' if gap else 'the rest'} without a grant",
+        f"{gap / 1000:.1f} s without a grant" if gap else "no grant after the loss",
     )
     print_line(f"{count}, {key.name}, {figures['loss']}: {', '.join(words)} ({time.monotonic() - begin:.0f} s)")
 
@@ -284,7 +288,8 @@ def main() -> int:
     for one in (results, Results(options.compare)) if options.compare else (results,) if options.table else ():
         if not one.load():
             print(
-                f"interlock bench peers: {one.folder} has no results; a run with --results makes them", file=sys.stderr
+                f"interlock bench peers: {one.folder} has no results; run with --results {one.folder} first",
+                file=sys.stderr,
             )
             return USAGE
     if options.settings:
@@ -307,7 +312,7 @@ def interrupt(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    # In the background, SIGINT would be ignored. Either way, the servers must stop.
+    # A shell ignores SIGINT for background jobs. The servers must stop on either signal.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     try:

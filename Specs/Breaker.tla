@@ -38,7 +38,7 @@ Call(s, e) == {[NoCall EXCEPT !.origin = s, !.id = s, !.knows = TRUE, !.known = 
   o \in Claims(s, V(s).left, V(s).st = "open"), f \in Claims(s, V(s).fleft, V(s).forced # "no"),
   x \in IF "back" \in Faults /\ G("random_step") THEN {0, 1} ELSE {0}}
 \* The call as it reaches the hash h: an end is known by its state; a clock ahead of the last generation is ahead by
-\* more than any random step. That random steps, or a step and the clock, are equal by chance is left out.
+\* more than any random step. Steps that equal each other or the clock by chance are left out.
 Same(h, k) == G("known_end") => h.gen = k.gen /\ h.left = k.left /\ h.fleft = k.fleft /\ h.num = k.num
 Issued == {log.issued[i] : i \in DOMAIN log.issued}  More == Len(log.issued) < MaxChanges
 Unissued(n) == IF ~G("random_step") THEN n
@@ -55,7 +55,7 @@ Logged(l, changes) == IF changes = <<>> THEN l ELSE LET n == Head(changes) IN
   Logged([l EXCEPT !.issued = Append(@, n.gen), !.acted = IF n.on = 0 THEN @ ELSE @ \cup {<<n.on, n.gen>>},
     !.streak = IF n.st = "closed" THEN 0 ELSE IF n.cause = "failures" /\ n.st = "open" THEN Min(@ + 1, 3) ELSE @],
     Tail(changes))
-\* What a script did, without what is not modeled. x is its [r, log, result].
+\* The result of a script, without the fields that are not modeled. x is its [r, log, result].
 Bounded(x) == [x.r EXCEPT !.h.trips = 0, !.h.lapse = 0, !.h.streak = Min(@, 3), !.h.num = @ \/ x.log # <<>>]
 Reply(c, x, trials, order) == LET s == c.origin IN
   /\ redis' = Bounded(x) /\ log' = [Logged(log, x.log) EXCEPT !.order = order] /\ micros' = micros + Len(x.log)

@@ -1,15 +1,15 @@
 ---- MODULE BreakerScripts ----
 \* The scripts of a circuit breaker, Sources/Interlock/Breakers/breaker-NAME.lua, each of which Redis runs as one step.
-\* From the state r of the keys and a call c follow the new state, the result, and the log of changes: [on: the
-\* generation acted on, gen: the new one, st, cause]. Times remain from the call on, in any unit. The module Breaker
-\* specifies how sidecars use the scripts; BreakerTrace judges recorded calls.
+\* Each operator maps the state r of the keys and a call c to the new state, the result, and the log of changes: [on:
+\* the generation acted on, gen: the new one, st, cause]. Times are those that remain at the call, in any unit. The
+\* module Breaker specifies how sidecars use the scripts; BreakerTrace checks recorded calls.
 EXTENDS Integers, Sequences, FiniteSets
 CONSTANT Guards \* the safeguards in force
 G(guard) == guard \in Guards  If(p, a, b) == IF p THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b  Max(a, b) == IF a > b THEN a ELSE b
 Any == -1073741824  NoEnd == Any  Unknown == Any - 1 \* no expectation; a state without an end; an end not passed
 \* The keys. h is the hash, with the ends left, fleft of the open time and the forced state; ok counts the successful
-\* trials. Of a permit or vote by name, trials and votes hold the time; 0: none. A vote's name is <<cause, sidecar>>.
+\* trials. trials and votes map the name of a permit or vote to its time; 0: none. A vote's name is <<cause, sidecar>>.
 NoSums == [calls |-> 0, failed |-> 0, slow |-> 0, run |-> 0]  NoWindow == [gen |-> 0, left |-> 0, slices |-> {}]
 NoHash == [st |-> "closed", cause |-> "none", gen |-> 0, left |-> NoEnd, forced |-> "no", fleft |-> NoEnd, streak |-> 0,
            since |-> 0, trips |-> 0, lapse |-> 0, by |-> "", reason |-> "", sums |-> NoSums]
@@ -19,22 +19,22 @@ Off(f) == [i \in DOMAIN f |-> 0]  Going(f) == {i \in DOMAIN f : f[i] > 0}
 IsOutage(v) == v[1] = "outage"  Votes(f, outage) == {v \in Going(f) : IsOutage(v) = outage}
 Count(f, outage) == Cardinality({v[2] : v \in Votes(f, outage)}) \* sidecars
 Drop(f, outage) == [v \in DOMAIN f |-> If(IsOutage(v) = outage, 0, f[v])]
-\* A call that says nothing. It has the fields of the JSON object, of which random is in thousandths, and clock: Redis's
-\* clock for generations; shown: numbers that the state afterwards shows, for results that a random number or rounding
-\* decides within limits.
+\* A call with defaults only. It has the fields of the JSON object, with random in thousandths, and clock: Redis's clock
+\* for generations; shown: numbers in the new state that depend on a random number or on rounding, which the scripts
+\* must keep within limits.
 NoCall == [expect |-> Any, at_least |-> Any, clock |-> 0, random |-> 0,
   shown |-> [open |-> 0, failed |-> 0, slow |-> 0], by |-> "", origin |-> "", over |-> FALSE, until |-> Unknown,
   until_to |-> Unknown, forced_over |-> FALSE, forced_until |-> Unknown, forced_until_to |-> Unknown, open_min |-> 0,
   open_max |-> 0, retry_after |-> 0, pause |-> -1, longest |-> 0, cause |-> "none", reason |-> "", lapse |-> 0,
   reporters |-> 0, id |-> "", permits |-> 0, lifetime |-> 0, outcome |-> "", quorum |-> 0, seconds |-> FALSE,
   trial |-> FALSE, state |-> "", for |-> NoEnd, knows |-> FALSE, known |-> NoHash, digest |-> "", declares |-> FALSE]
-\* breaker.lua. In each script w is [r, log]: the state so far and the changes so far.
+\* breaker.lua. In each script, w is [r, log]: the state and the changes so far.
 Begun(r) == [r |-> r, log |-> <<>>]  Done(w, result) == [r |-> w.r, log |-> w.log, result |-> result]
 Expected(w, c) == G("expected_generation") => c.expect \in {Any, w.r.h.gen}
 AtLeast(w, c) == G("at_least") => w.r.h.gen >= c.at_least
 Forced(w) == G("forced") /\ w.r.h.forced # "no"  May(w, c) == Expected(w, c) /\ ~Forced(w)
 On(w, c) == [c EXCEPT !.expect = w.r.h.gen]
-\* breaker-change.lua. The new hash is h, but for the fields that every change sets.
+\* breaker-change.lua. The new hash is h, except for the fields that every change sets.
 NextGen(gen, c) == Max(gen + 1 + c.random, c.clock)
 Change(w, c, h) == LET old == w.r.h  g == NextGen(old.gen, c)  closed == h.st = "closed" IN
   [r |-> [w.r EXCEPT !.ok = 0, !.window = NoWindow, !.old = FALSE, !.trials = Off(@), !.votes = Drop(@, FALSE),
@@ -45,7 +45,7 @@ New(h, st, cause, left, reason) ==
   [h EXCEPT !.st = st, !.cause = cause, !.left = left, !.reason = reason, !.forced = "no", !.fleft = NoEnd]
 To(w, c, st, cause, left, reason) == Change(w, c, New(w.r.h, st, cause, left, reason))
 Half(w, c) == To(w, c, "half_open", w.r.h.cause, NoEnd, w.r.h.reason)
-\* breaker-open.lua. The random number r adds up to a tenth, which is known to a thousandth of it.
+\* breaker-open.lua. The random number adds up to a tenth; the call shows it in thousandths.
 RECURSIVE Doubled(_, _, _)
 Doubled(p, times, most) == IF times = 0 \/ p >= most THEN Min(p, most) ELSE Doubled(2 * p, times - 1, most)
 Part(d, n, of) == (d \div of) * n + ((d % of) * n) \div of
@@ -60,7 +60,7 @@ Open(w, c, cause) == LET t == OpenTime(w, c, cause)  left == Max(t.least, Min(t.
   IF c.pause >= 0 THEN To(w, c, "open", "retry_after", left, "")
   ELSE IF cause = "limit" THEN To(w, c, "open", cause, left, "")
   ELSE Change(w, c, [New(w.r.h, "open", cause, left, "") EXCEPT !.streak = @ + 1])
-\* breaker-ends.lua. A call passes the ends that its sidecar knows, and the right ends after a jump of Redis's clock.
+\* breaker-ends.lua. A call passes the ends that its sidecar knows, and the corrected ends after Redis's clock jumped.
 Over(end, over, until, to) == over /\ end \in {until, to}
 Due(r, c) == Over(r.h.left, c.over, c.until, c.until_to) \/ r.h.left = NoEnd
 Corrected(end, until, to) == to # Unknown /\ until = end
@@ -82,7 +82,7 @@ SyncScript(r, c) ==
   LET known == [c.known EXCEPT !.lapse = r.h.lapse, !.streak = If(G("restore_streak"), @, 0)]
       w == Ends(IF Lost(r, c) THEN [r EXCEPT !.h = known, !.ok = 0] ELSE r, c) IN
   Done(If(c.digest # "" /\ (c.declares \/ w.r.digest = ""), [w EXCEPT !.r.digest = c.digest], w), 1)
-\* counted: the window and the sums after the report; cause: why they demand to open the breaker, or "none".
+\* counted: the window and the sums after the report; cause: the reason for which they open the breaker, or "none".
 ReportScript(r, c, counted, cause) == LET w == Ends(r, c)
     counts == Expected(w, c) /\ (~Forced(w) \/ w.r.h.forced = "disabled") /\ w.r.h.st = "closed"
     v == [w EXCEPT !.r.window = counted.window, !.r.h.sums = counted.sums] IN

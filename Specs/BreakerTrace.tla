@@ -1,7 +1,7 @@
 ---- MODULE BreakerTrace ----
-\* Judges recorded calls of the breaker's scripts by the operators that the actions of the module Breaker use. The
-\* generated module Steps lists the steps: [script, c: the call, before, after: the keys, reply or failed]. Fields that
-\* are left out have their defaults, in after those of before. Times are in ms, generations in microseconds.
+\* Checks recorded calls of the breaker's scripts with the operators that the actions of the module Breaker use. The
+\* generated module Steps lists the steps: [script, c: the call, before, after: the keys, reply or failed]. A missing
+\* field has its default, or in after the value that it has in before. Times are in ms, generations in microseconds.
 EXTENDS BreakerWindow, Steps, TLC
 Fill(default, given) == [f \in DOMAIN default |-> IF f \in DOMAIN given THEN given[f] ELSE default[f]]
 Has(s, field) == field \in DOMAIN s
@@ -35,7 +35,7 @@ LegalCall(s) ==
       before == Keys(first, permits, voters)  after == Keys(last, permits, voters)  x == Run(s.script, before, c)
       \* A call that Redis refuses, such as for lack of memory, changes nothing. Without replies, refusals do not show.
       failed == after = before /\ ~Has(s, "reply")
-      \* Redis before 7.2 does not stop its clock for an expiry.
+      \* Before Redis 7.2, the clock advances during a script, so an expiry that it sets may be later.
       seen == [after EXCEPT !.window.left = If(@ - x.r.window.left \in 0..Slack, x.r.window.left, @)]
   IN IF Has(s, "failed") THEN failed
      ELSE failed \/ (x.r = seen /\ (Has(s, "reply") => s.reply = [result |-> x.result, at |-> 0, shows_hash |-> TRUE]))

@@ -1,8 +1,7 @@
 ---- MODULE BreakerWindow ----
 \* The window of a breaker, and the rule by which a report opens it: breaker-window.lua and the end of
 \* breaker-report.lua. A slice is <<number, calls, failures, slow>>. A window of time (c.window > 0) numbers its slices
-\* from the current one, which is 0, so that no number depends on the clock. Rates are fractions, so that no rounding
-\* decides.
+\* from the current one, which is 0, so that no number depends on the clock. Rates are fractions, to avoid rounding.
 EXTENDS BreakerScripts
 NoReport == [calls |-> 0, failures |-> 0, slow |-> 0, trailing |-> 0, slices |-> 1, window |-> 0, window_calls |-> 0,
   minimum |-> 0, failure_rate |-> <<1, 1>>, slow_rate |-> <<0, 0>>, consecutive |-> 0, judge |-> FALSE]
@@ -12,7 +11,7 @@ AtNumber(slices, n) == LET found == {s \in slices : s[1] = n} IN
 Put(slices, s) == {t \in slices : t[1] # s[1]} \cup {s}
 Last(slices) == LET numbers == {s[1] : s \in slices} \cup {0} IN CHOOSE n \in numbers : \A m \in numbers : m <= n
 Rounded(a, n, d) == (2 * a * n + d) \div (2 * d)
-\* Spreads the sums rest over slices of width calls, from the slice n on.
+\* Spreads the sums `rest` over slices of `width` calls, starting with the slice n.
 RECURSIVE Spread(_, _, _, _)
 Spread(slices, n, rest, width) == IF rest[1] = 0 THEN slices ELSE
   LET full == AtNumber(slices, n)[2] >= width  s == AtNumber(slices, IF full THEN n + 1 ELSE n)
@@ -28,7 +27,7 @@ ByTime(slices, c) == LET s == AtNumber(slices, 0) IN
   Put(slices, <<0, s[2] + c.calls, s[3] + c.failures, s[4] + c.slow>>)
 RECURSIVE Sum(_, _)
 Sum(slices, i) == IF slices = {} THEN 0 ELSE LET s == CHOOSE s \in slices : TRUE IN s[i] + Sum(slices \ {s}, i)
-\* The rate in thousandths, rounded; the binary fraction decides a tie, so that either neighbor may be shown.
+\* The rate in thousandths, rounded. A tie may be rounded either way, because it depends on the binary fraction.
 Rate(n, of, shown) == LET low == (1000 * n) \div of  rest == 2 * ((1000 * n) % of) IN
   IF rest > of \/ (rest = of /\ shown = low + 1) THEN low + 1 ELSE low
 \* The window and its sums after a report; sums as the hash shows them, and exact.
@@ -42,7 +41,7 @@ Counted(r, c) == LET old == If(r.window.gen = r.h.gen, r.window.slices, {}) \* e
   [window |-> [gen |-> r.h.gen, left |-> lifetime, slices |-> kept], exact |-> <<calls, failures, slow>>,
    sums |-> [calls |-> calls, failed |-> Rate(failures, calls, c.shown.failed),
              slow |-> Rate(slow, calls, c.shown.slow), run |-> c.trailing + If(c.failures = c.calls, r.h.sums.run, 0)]]
-\* Why the sums demand to open the breaker.
+\* The cause for which the sums open the breaker, or "none".
 AtRate(n, calls, rate) == rate[2] > 0 /\ n * rate[2] >= rate[1] * calls
 Trips(counted, c) == LET calls == counted.exact[1] IN
   IF ~c.judge THEN "none"

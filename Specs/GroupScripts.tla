@@ -5,8 +5,8 @@
 \* x: l: the lock, q: the tickets in their order, n: how many fences the call has minted so far
 \* l: kind: "free", "one" (who holds it), "offer" (who has its turn) or "group"; left: the time left of its key; slots:
 \*    the group's, 0 for readers; in: token -> the time left of its lease in the group, turn: ticket -> of the slot that
-\*    is reserved for it, 0 for none; told: the first waiter behind readers; how: "told" to check, or has "seen"; left:
-\*    the time until the next
+\*    is reserved for it, 0 for none; told: the last notification of the first waiter behind readers; how: it was "told"
+\*    to check, or has checked ("seen"); left: the time until the next notification
 \* e: dead: the tickets whose sidecars do not listen; back: whether the clock was set back
 EXTENDS LockScripts
 CONSTANT Recheck   \* the delay until a waiter that has checked is notified again
@@ -21,7 +21,7 @@ Room(l) == Taken(l) < l.slots \/ "slots" \notin Guards
 NextEnd(l, slots) ==
   LET ends == {l.in[c] : c \in Lasting(l.in)} \cup {l.turn[c] : c \in Lasting(l.turn)} IN
   IF slots = 0 \/ ends = {} THEN -1 ELSE CHOOSE n \in ends : \A m \in ends : n <= m
-\* The fence of a token's grant is the only one to change, 0 for any (share-fenced.lua); it has none if it has no lease.
+\* share-fenced.lua. only: the fence of the only grant that may change, 0 for any; a token without a lease has no fence.
 Names(fence, only) == only = 0 \/ fence \in {0, only}
 \* ---- Fragments. locks.lua: a free lock is offered to the first ticket whose sidecar listens.
 Offer(x, e) == LET a == Alive(x.q, e.dead) IN
@@ -46,8 +46,8 @@ Place(q, t) == IF t = Free THEN -1 ELSE (CHOOSE i \in 1..Len(q) : q[i] = t) - 1
 \* a: token, ttl, take, ticket, more as in AcquireScript; slots: 0 for readers.
 Refuse(x, a, after, e) == LET q == IF a.ticket = Free THEN x.q ELSE Enqueue(x.q, a.ticket, e) IN
   <<[x EXCEPT !.q = q], [is |-> "held", left |-> after, at |-> Place(q, a.ticket)]>>
-\* Gives the caller a lease in the group of state x, and the slots that are left to the waiters. nth: which of the
-\* fences that the call mints is its own.
+\* Gives the caller a lease in the group of state x, and the remaining slots to the waiters. nth: the index of the
+\* caller's fence among those that the call mints.
 Join(x, a, e) ==
   LET w == a.ticket /= Free  l == [x.l EXCEPT !.in[a.token] = a.ttl]
       y == Fill([l |-> IF w THEN [l EXCEPT !.turn[a.ticket] = 0] ELSE l, n |-> x.n + 1,
@@ -90,7 +90,7 @@ ShareScript(l, q, a, e) ==
                      [] l.in[a.token] = 0 /\ a.take /\ w /\ l.turn[a.ticket] > 0 -> Join(x, a, e)
                      [] OTHER -> IF joins THEN Join(y, a, e)
                                  ELSE Refuse(y, a, IF l.slots > 0 THEN NextEnd(y.l, l.slots) ELSE soon, e)
-\* share-renew.lua, fenced-share-renew.lua; fence: of the token's grant; keeps: as in RenewScript
+\* share-renew.lua, fenced-share-renew.lua; fence: that of the token's grant; keeps: as in RenewScript
 ShareRenewScript(l, q, a, fence) ==
   IF l.in[a.token] > 0 /\ Names(fence, a.only)
   THEN <<Begin([l EXCEPT !.in[a.token] = IF a.keeps THEN Max(@, a.ttl) ELSE a.ttl], q), [is |-> "renewed"]>>
@@ -105,9 +105,9 @@ GroupLeaveScript(l, q, t, e) ==
   CASE l.turn[t] > 0 -> <<IF Taken(y.l) = 0 THEN [y EXCEPT !.l = Ended(@)] ELSE y, [is |-> "passed"]>>
     [] l.turn[t] = 0 /\ l.slots = 0 /\ Has(q, t) -> <<y, [is |-> "left"]>>
     [] OTHER -> <<x, [is |-> "left"]>>
-\* break.lua; fences: those of the group's grants
+\* break.lua; fences: the fences of the group's grants
 GroupBreakScript(l, q, only, fences, e) == IF only /= 0 /\ only \notin fences THEN <<Begin(l, q), [is |-> "missing"]>>
                                            ELSE <<Offer(Begin(l, q), e), [is |-> "broken"]>>
-\* lease-state.lua, for the grant of a group with this fence: it changes nothing.
+\* lease-state.lua, for the grant with this fence. Changes nothing.
 GroupLeaseStateScript(l, token, fence, only) == IF l.in[token] > 0 /\ fence = only THEN l.in[token] ELSE -2
 ====

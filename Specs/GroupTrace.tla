@@ -1,6 +1,6 @@
 ---- MODULE GroupTrace ----
 \* Compares recorded calls of the scripts of groups with GroupScripts.tla, as LockTrace.tla does for exclusive locks.
-\* A step has also names: the tokens and tickets that occur in it. A state has the fields of l, but in and turn as
+\* A step also has names: the tokens and tickets that occur in it. A state has the fields of l, but in and turn as
 \* sequences of pairs, and: name: the group's; queue; fence, keeps, lasts: as in LockTrace.tla; grants: pairs of a token
 \* and its fence; even: whether the group's keys end together. A call with few keys shows no leases: shown is FALSE.
 EXTENDS GroupScripts, Steps
@@ -13,7 +13,7 @@ Grant(s, x, token) == Fun(x.grants, s.names)[token]
 Replied(s, r) == "r" \notin DOMAIN s \/ s.r = r
 Env(s) == [count |-> 0, mint |-> 0, dead |-> s.a.dead, back |-> FALSE]   \* dead: as in LockTrace.tla
 \* ---- What the model leaves out
-\* The group's keys last with its last lease; longer by a turn only after that turn has been taken or given up.
+\* The group's keys expire with its last lease. They may last longer, for a turn, only once that turn is taken or left.
 Most(set) == CHOOSE n \in set : \A m \in set : n >= m
 EndsKept(s, d, to) == LET last == Most({0} \cup {to.in[n] : n \in s.names} \cup {to.turn[n] : n \in s.names}) IN
   CASE to.kind /= "group" -> TRUE
@@ -49,7 +49,7 @@ For(s, r) == IF r.is = "held" THEN s.a.waits ELSE s.a.others
 Shared(s, l, e) == LET r == ShareScript(l, s.d.queue, s.a, e) IN
   /\ Changes(s, r, s.a.ttl, s.a.ticket, For(s, r[2])) /\ Replied(s, Full(s, r[2]))
   /\ s.to.kind = "group" => s.to.name = IF s.d.kind = "group" THEN s.d.name ELSE s.a.name
-Left(s, l, e) == \E listed \in {FALSE, s.a.listed} :   \* a turn that has lapsed may still be listed
+Left(s, l, e) == \E listed \in {FALSE, s.a.listed} :   \* an expired turn may still be listed
   LET t == s.a.ticket  r == GroupLeaveScript(IF listed THEN [l EXCEPT !.turn[t] = 1] ELSE l, s.d.queue, t, e) IN
   Changes(s, r, Claim, Free, 0) /\ Replied(s, r[2])
 With(s, r) == Changes(s, r, Claim, Free, 0) /\ Replied(s, r[2])
@@ -77,7 +77,7 @@ Changed(s) == LET l == Lock(s.d, s.names)  q == s.d.queue  e == Env(s)  a == s.a
     [] s.op = "break" -> With(s, GroupBreakScript(l, q, a.only, {Grant(s, s.d, n) : n \in s.names} \ {0}, e))
 Legal(s) ==
   CASE "unexpected" \in DOMAIN s -> FALSE   \* as in LockTrace.tla
-    [] "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis refused the script's first write
+    [] "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis rejected the script's first write
     [] s.op \in {"renew", "release"} -> Reads(s, [is |-> "group"])   \* the group's members have other scripts
     [] s.op = "lease-state" -> \A x \in All(s) : LET a == x.a IN
          Reads(x, [is |-> "state", left |-> GroupLeaseStateScript(Lock(x.d, x.names), a.token,

@@ -1,7 +1,7 @@
 ------------------------------------------------ MODULE Limit ------------------------------------------------
 \* Rate limits of a fleet over one Redis. Each script call is one action. LimitScripts.tla has the scripts, which
-\* LimitTrace.tla compares with real calls. LimitQuota.tla specifies Envoy's quotas. Time is unbounded, in ticks. Every
-\* stored time is relative to now, because the scripts use only differences of times, so the state is finite.
+\* LimitTrace.tla compares with recorded calls. LimitQuota.tla specifies Envoy's quotas. Time is unbounded, in ticks.
+\* Every stored time is relative to now, because the scripts use only differences of times, so the state is finite.
 EXTENDS Integers, FiniteSets, Sequences, TLC
 CONSTANTS
   Callers,         \* the clients, each with a sidecar of its own

@@ -1,6 +1,6 @@
 -------------------------------------------- MODULE LimitCounters --------------------------------------------
 \* The counters of rate limits: the arithmetic of counters.lua, batch.lua and refund.lua. LimitScripts.tla has the
-\* scripts, Limit.tla their callers, and LimitTrace.tla judges recorded calls. All times are relative to now, in ticks:
+\* scripts, Limit.tla their callers, and LimitTrace.tla checks recorded calls. All times are relative to now, in ticks:
 \* microseconds in a trace. A counter is a record of
 \*   n     the units counted; for gcra the theoretical arrival time in limit-ths of a tick, which is a whole number
 \*   left  the Units (below) until its key expires, or its aligned window ends; 0 if there is no key
@@ -17,10 +17,10 @@ Max(a, b) == IF a > b THEN a ELSE b
 Up(a, b) == (a + b - 1) \div b
 RECURSIVE Sum(_, _)
 Sum(f, S) == IF S = {} THEN 0 ELSE LET x == CHOOSE x \in S : TRUE IN f[x] + Sum(f, S \ {x})
-\* A key still exists in the ms in which it expires. In that ms, no script relies on its end. Rates that are no whole
-\* number of microseconds are rounded, by one at most. A tick of the model is longer than either.
+\* A key still exists in the ms in which it expires. In that ms, no script relies on its end. Rates that are not a whole
+\* number of microseconds are rounded, by at most one. A tick of the model is longer than either.
 Last == IF Unit = 1 THEN 0 ELSE 1
-\* A sliding window includes both its ends, so the caller returns one tick later. A reply takes a microsecond anyway.
+\* A sliding window includes both its ends, so the caller retries one tick later. A reply takes a microsecond anyway.
 Late == 1 - Last
 
 Empty == [n |-> 0, left |-> 0, log |-> <<>>]
@@ -48,7 +48,7 @@ RECURSIVE Find(_, _, _, _)
 Find(log, age, low, high) == LET m == (low + high) \div 2 IN
   IF low > high THEN 0 ELSE IF log[m][1] = age THEN m
   ELSE IF log[m][1] > age THEN Find(log, age, m + 1, high) ELSE Find(log, age, low, m - 1)
-\* The model's abstraction: the entries of one tick are one entry, and entries without units are none.
+\* The model's abstraction: joins the entries of one tick, and drops entries without units.
 RECURSIVE Joined(_)
 Joined(log) == IF log = <<>> THEN <<>> ELSE LET rest == Joined(Tail(log)) e == Head(log) IN
   IF e[2] = 0 THEN rest ELSE IF rest = <<>> \/ Head(rest)[1] # e[1] THEN <<e>> \o rest
@@ -59,7 +59,7 @@ Joined(log) == IF log = <<>> THEN <<>> ELSE LET rest == Joined(Tail(log)) e == H
 Lasts(k) == k.n > 0 \/ (k.left > 0 /\ On("keep_refunded_window"))
 \* Whether the script uses the end of a fixed window that the sidecar knows, instead of PTTL.
 Known(r, k, end) == k.n > 0 /\ end > Last /\ end <= r.length \div Unit
-\* Whether a gcra counter owes more than the limit ever grants, which a clock that was set back causes.
+\* Whether a gcra counter owes more than the limit ever grants, because the clock was set back.
 Over(r, k) == k.n - Last * (k.n % r.limit) > r.cap * r.window + Last * r.limit
 \* A counter as a call sees and corrects it. After a clock was set back, none may last longer than its limit needs.
 See(r, k, end) ==
@@ -72,7 +72,7 @@ See(r, k, end) ==
     [] r.alg = "sliding" -> IF ~On("set_back") THEN [k EXCEPT !.log = Recent(r, @)] ELSE
          [k EXCEPT !.log = Recent(r, Restamped(@)),
                    !.left = IF Restamped(k.log) # k.log /\ Units(Recent(r, k.log)) > 0 THEN Life(r) ELSE @]
-\* The units counted. More than the capacity of gcra are not told apart.
+\* The units counted. For gcra, all numbers above the capacity become the same.
 Used(r, k) ==
   CASE r.alg = "sliding" -> Units(k.log) [] r.alg = "gcra" -> Min(r.cap + 1, Up(k.n, r.window)) [] OTHER -> k.n
 Fits(r, k, n) == Used(r, k) + n <= r.cap
@@ -91,10 +91,11 @@ Wait(r, k, end, m, n) ==
 Reset(r, k, end, m) ==
   IF r.alg # "sliding" THEN Wait(r, k, end, m, r.cap) ELSE IF m > 0 THEN r.window
   ELSE IF Units(k.log) > 0 THEN Max(1, r.window - k.log[Len(k.log)][1]) ELSE 0
-\* A gcra counter whose arrival time becomes m. If its debt is a clock's fault, it does not last longer than before.
+\* A gcra counter whose arrival time becomes m. If a clock that was set back caused its debt, it lasts no longer than
+\* before.
 Written(r, k, m) == IF m <= 0 THEN Empty ELSE [k EXCEPT !.n = m, !.left =
   LET left == Up(Up(m, r.limit), Unit) IN Last + (IF Over(r, k) THEN Min(@, left) ELSE left)]
-\* A counter from which m units are taken; m < 0: that many are given back.
+\* A counter from which m units are taken, or to which -m units are returned.
 Add(r, k, m) ==
   CASE m = 0 -> k
     [] r.alg = "sliding" -> IF m < 0 THEN [k EXCEPT !.log = Back(@, -m)]

@@ -1,6 +1,6 @@
 ------------------------------------------ MODULE LimitQuotaScripts ------------------------------------------
 \* quota.lua: divides a limit among data planes, which are numbers in the order of their names. LimitQuota.tla has the
-\* data planes, and LimitQuotaTrace.tla judges recorded calls. All times are relative to now. The entry of a data plane
+\* data planes, and LimitQuotaTrace.tla checks recorded calls. All times are relative to now. The entry of a data plane
 \* is its quota q, the time for which it may be used, the quota that it replaced, the time for that, and its demand.
 EXTENDS Integers, FiniteSets, Sequences
 CONSTANT Guards  \* the safeguards in force: see Occupied and See
@@ -19,7 +19,7 @@ See(e, retention) ==
 Occupied(e) == Max(IF e.left > 0 THEN e.q ELSE 0, IF e.prevLeft > 0 /\ On("count_previous") THEN e.prev ELSE 0)
 \* The data planes whose entries count in a call of p. The others are deleted.
 Counted(e, p) == {p} \cup {r \in DOMAIN e : Occupied(e[r]) > 0 \/ e[r].left > 0}
-\* The parts of `rest` for demands in ascending order: each gets at most an even part of the remainder.
+\* The parts of `rest` for demands in ascending order. Each gets at most an equal part of the remainder.
 RECURSIVE Met(_, _)
 Met(needs, rest) == IF needs = <<>> THEN <<>> ELSE
   LET part == Min(Head(needs), rest \div Len(needs)) IN <<part>> \o Met(Tail(needs), rest - part)
@@ -49,8 +49,8 @@ Assigned(e, p, limit, retention) ==
        [] OTHER -> [e[p] EXCEPT !.q = q, !.left = retention]
 \* Whether there is no room for another data plane.
 Full(e, p, most) == Cardinality(Counted(e, p)) > most /\ e[p].left = 0
-\* From the entries e and the arguments, of which `most` is the maximum number of data planes, follow <<the new entries,
-\* the quota of p>>. Without room, the quota is 0, and nothing is stored for p.
+\* Maps the entries e and the arguments to <<the new entries, the quota of p>>. `most` is the maximum number of data
+\* planes. Without room, the quota is 0, and nothing is stored for p.
 QuotaScript(e, p, need, limit, retention, most) ==
   LET seen == [r \in DOMAIN e |-> See(e[r], retention)]
       new == Assigned([seen EXCEPT ![p].need = need], p, limit, retention)

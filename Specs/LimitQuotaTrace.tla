@@ -1,5 +1,5 @@
 ------------------------------------------- MODULE LimitQuotaTrace -------------------------------------------
-\* Judges recorded calls of quota.lua. traces/quotas.py translates them. Times are in ms; 0 is any time that has passed.
+\* Checks recorded calls of quota.lua. traces/quotas.py translates them. Times are in ms; 0 is any time that has passed.
 \* A step has a part for each bucket: the data plane p, its demand, the limit, the entries before and after, and the
 \* remaining time of the bucket's key before and after.
 EXTENDS LimitQuotaScripts, TLC, Steps
@@ -11,7 +11,7 @@ LegalPart(s, i) ==
   IN /\ part.after = assign[1]
      /\ part.left[2] = IF Full(seen, part.p, s.most) THEN part.left[1] ELSE s.retention
      /\ "reply" \in DOMAIN s => s.reply[i] = assign[2]
-\* Without memory, or as a replica, Redis refuses a script's first write. Once a script has written, its writes pass.
+\* Without memory, or on a replica, Redis rejects a script's first write. After the first write, all others succeed.
 \* An unexpected step has an error or a reply that no script gives.
 Legal(s) == IF "unexpected" \in DOMAIN s THEN FALSE ELSE
   IF s.script = "failed" THEN s.after = s.before ELSE

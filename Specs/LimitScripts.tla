@@ -1,14 +1,14 @@
 -------------------------------------------- MODULE LimitScripts ---------------------------------------------
-\* The scripts of rate limits. From the counters k and the arguments follow <<the new counters, the reply>>. Limit.tla
-\* has the callers, and LimitTrace.tla judges recorded calls. r has the rule of each counter. Waits are in ticks.
+\* The scripts of rate limits. Each maps the counters k and the arguments to <<the new counters, the reply>>. Limit.tla
+\* has the callers, and LimitTrace.tla checks recorded calls. r has the rule of each counter. Waits are in ticks.
 EXTENDS LimitCounters
 
-\* A value for each counter, and an operator on a value. Both evaluate at once. TLC would otherwise repeat it with each
-\* use, above all when it checks whether an action is enabled.
+\* An operator on a value, and a value for each counter. Both are evaluated once. TLC would otherwise evaluate the value
+\* at each use, especially when it checks whether an action is enabled.
 With(value, Use(_)) == CHOOSE y \in {Use(x) : x \in {value}} : TRUE
 All(r, f(_)) == TLCEval([l \in DOMAIN r |-> f(l)])
 Least(set) == CHOOSE a \in set : \A b \in set : a <= b
-\* How many of `count` requests of that cost fit, and a usage after more units: what is given back stops at 0.
+\* How many of `count` requests of that cost fit, and a usage after more units: returned units do not lower it below 0.
 Fit(r, used, blocked, count, cost) ==
   IF blocked > 0 THEN 0 ELSE IF cost < 0 THEN count
   ELSE IF cost = 0 THEN (IF used > r.cap THEN 0 ELSE count) ELSE Max(0, Min(count, (r.cap - used) \div cost))
@@ -44,7 +44,7 @@ Asked(runs, l) == Sum([i \in DOMAIN runs |-> IF l \in DOMAIN runs[i].cost THEN r
                       DOMAIN runs)
 
 \* take.lua with batch.lua and reply.lua. `end` has the ends of fixed windows that the caller knows. The reply has the
-\* usage before, the ms until all recovers, and, unless all is granted, the answers to runs and the excess of shadows.
+\* earlier usage, the ms until all units recover, and, unless all is granted, the answers to runs and shadows' excess.
 TakeScript(r, k, end, mode, runs) ==
   LET zero == All(r, LAMBDA l : 0)
       refunds == \E i \in DOMAIN runs : \E l \in DOMAIN runs[i].cost : runs[i].cost[l] < 0
@@ -59,7 +59,7 @@ TakeScript(r, k, end, mode, runs) ==
           result(seen, before, ~refunds /\ \A l \in DOMAIN r : before[l] + Asked(runs, l) <= r[l].cap, s))
   IN With(All(r, LAMBDA l : See(r[l], k[l], end[l])), LAMBDA seen :
        With(All(r, LAMBDA l : Used(r[l], seen[l])), LAMBDA before : decide(seen, before)))
-\* peek.lua, for one counter: <<the usage, the ms until all recovers, the ticks until one unit fits>>.
+\* peek.lua, for one counter: <<the usage, the ms until all units recover, the ticks until one unit fits>>.
 PeekScript(r, k) ==
   LET seen == See(r, k, 0)
       used == Used(r, seen)

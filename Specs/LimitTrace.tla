@@ -1,5 +1,5 @@
 --------------------------------------------- MODULE LimitTrace ----------------------------------------------
-\* Judges recorded calls of take.lua, peek.lua, refund.lua and throttle.lua. traces/limits.py translates them. Times are
+\* Checks recorded calls of take.lua, peek.lua, refund.lua and throttle.lua. traces/limits.py translates them. Times are
 \* microseconds relative to the call, and `left` is in ms. A recorded counter also has `rep`, the parts of its key that
 \* only repeat or describe the others: see Sound.
 EXTENDS LimitScripts, Steps
@@ -10,13 +10,13 @@ Cores(ks) == TLCEval([i \in DOMAIN ks |-> Core(ks[i])])
 Rule(x) == [alg |-> x.alg, limit |-> x.limit, window |-> x.window, cap |-> x.cap, shadow |-> x.shadow, length |->
   CASE x.alg = "fixed" -> Max(1 + Last, x.window \div Unit) * Unit
     [] x.alg = "aligned" -> x.window - x.phase [] OTHER -> x.window]
-\* A counter that counts nothing is as good as none. A fixed window that was refunded still has an end.
+\* A counter without units is equivalent to no counter. A fixed window keeps its end after all units were refunded.
 Live(r, k) ==
   CASE r.alg = "gcra" /\ k.n <= 0 -> Empty [] r.alg = "aligned" /\ k.left <= 0 -> Empty
     [] r.alg = "sliding" /\ Units(k.log) = 0 -> Empty [] OTHER -> k
-\* What a script leaves in a key is consistent. A log's `total` is the sum of its units, `last` the age of its latest
-\* entry; entries are in order, and no entry was lost or left behind. An aligned window's key ends with the window. A
-\* gcra counter names the rule under which it was written.
+\* The parts of a key that a script leaves are consistent. A log's `total` is the sum of its units, `last` the age of
+\* its latest entry; entries are in order, and no entry was lost or left behind. An aligned window's key ends with the
+\* window. A gcra counter names the rule under which it was written.
 Sound(r, k) ==
   CASE k.rep = <<>> -> TRUE
     [] r.alg = "sliding" -> k.log # <<>> /\ k.rep = <<Units(k.log), k.log[Len(k.log)][1], 0>>
@@ -58,7 +58,7 @@ LegalThrottle(s, r) ==
   LET throttle == ThrottleScript(r[1], Core(s.before[1]), s.n, 1000 * Unit)
   IN AllBecome(r, <<throttle[1]>>, s) /\ Replied(s, throttle[2])
 
-\* Without memory, or as a replica, Redis refuses a script's first write. Once a script has written, its writes pass.
+\* Without memory, or on a replica, Redis rejects a script's first write. After the first write, all others succeed.
 \* An unexpected step has an error or a reply that no script gives.
 Legal(s) == IF "unexpected" \in DOMAIN s THEN FALSE ELSE
   IF s.script = "failed" THEN s.after = s.before ELSE

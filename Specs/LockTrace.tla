@@ -1,9 +1,9 @@
 ---- MODULE LockTrace ----
-\* Compares recorded calls of the scripts of exclusive locks with LockScripts.tla. Steps.tla has the calls, written by
-\* traces/locks.py; TLC prints the numbers of those that no operator allows. Times are ms, fences are positions on an
-\* axis that keeps their order and small differences.
+\* Compares recorded calls of the scripts of exclusive locks with LockScripts.tla. traces/locks.py writes the calls into
+\* Steps.tla; TLC prints the numbers of those that no operator allows. Times are in ms. Fences are replaced by numbers
+\* with the same order and the same small differences.
 \* A step: op; d, to: the states before and after; a: the arguments; r: the reply, unless it is unknown; now: Redis's
-\* clock; said: the caller's reading of it, or 0; since: said less the slack of fence-counter.lua
+\* clock; said: the caller's reading of it, or 0; since: said minus the slack of fence-counter.lua
 \* A state has the fields of LockScripts except recent, and keeps: the time for which the fence's key outlives the
 \* moment that the fence names; lasts: the time for which the queue's key lasts, or 0.
 EXTENDS LockScripts, Steps
@@ -19,8 +19,8 @@ Env(s, dead) == LET last == s.d.fence  mint == NextFence(last, FALSE, s.now) IN
 \* The tickets that were dropped after a message without receivers; by MONITOR, after a message.
 Dead(s) == s.a.dead
 Replied(s, r) == "r" \notin DOMAIN s \/ s.r = r
-\* The fence's key lasts at least a lifetime longer than the moment that the fence names, so that the clock has passed
-\* it when it lapses: "forget" in Lock.tla relies on it. Counting does not prolong it.
+\* The fence's key expires at least a lifetime after the moment that the fence names, so that the clock has passed that
+\* moment by then: "forget" in Lock.tla relies on it. Counting does not extend the key.
 FenceKept(s, ttl) == LET least == Max(Lifetime, ttl) IN
   CASE s.to.fence = s.d.fence -> s.to.keeps = s.d.keeps \/ (ttl > Lifetime /\ s.to.keeps > s.d.keeps)
     [] OTHER -> \/ s.to.keeps \in {least, least + 1}
@@ -47,7 +47,7 @@ All(s) == {s.all[i] : i \in 1..Len(s.all)}   \* the locks of one call
 Reads(x, r) == x.to = x.d /\ Replied(x, r)
 Legal(s) ==
   CASE "unexpected" \in DOMAIN s -> FALSE   \* an error or a reply that no script gives
-    [] "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis refused the script's first write
+    [] "r" \in DOMAIN s /\ s.r.is = "error" -> s.to = s.d   \* Redis rejected the script's first write
     [] s.op = "acquire" -> Acquired(s)
     [] s.op = "renew" -> Changes(s, RenewScript(State(s), s.a), 0, Free, 0)
     [] s.op = "release" -> Released(s)

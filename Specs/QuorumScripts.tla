@@ -1,13 +1,13 @@
 ------------------------------------------------ MODULE QuorumScripts ------------------------------------------------
-\* The scripts of a quorum lock. From the state k of one server's keys and a script's arguments follow <<the new state,
-\* the reply>>. The state has at least [tok, left, num]: the lock's token or None; the time that it lasts, -1: forever;
+\* The scripts of a quorum lock. Each maps the state k of one server's keys and the arguments to <<the new state, the
+\* reply>>. The state has at least [tok, left, num]: the lock's token or None; the time that it lasts, -1: forever;
 \* its number, 0 if there is none. Times have any unit. Quorum.tla and QuorumTrace.tla use these operators.
 EXTENDS Integers
 None == "none"                 Max(x, y) == IF x > y THEN x ELSE y
 Odd(n) == n % 2 = 1            MakeOdd(n) == n + 1 - (n % 2) \* a recorded fence is odd, a minted number even
 Free(k) == [k EXCEPT !.tok = None, !.left = 0]
 Pttl(k) == IF k.tok = None THEN -2 ELSE k.left
-Minted(num, clock) == MakeOdd(Max(num, clock - 1)) + 1 \* above the last number, and not below the clock
+Minted(num, clock) == MakeOdd(Max(num, clock - 1)) + 1 \* above the last number, and at least the clock
 
 AcquireScript(k, t, ttl, candidate, minted) == \* quorum-acquire.lua
   LET n == IF k.num = 0 THEN minted ELSE k.num
@@ -31,7 +31,7 @@ ReleaseScript(k, t, only) == \* quorum-release.lua; only: 0 any hold, -1 an unre
   THEN <<k, 0>> ELSE <<Free(k), 1>>
 
 RenewScript(k, t, ttl, f) == \* quorum-renew.lua; f: 0 any lease of the token, or the lease with this fence
-  LET yes == k.tok = t /\ (f = 0 \/ k.num \in {0, f}) \* the last part of the reply: the time since the call
+  LET yes == k.tok = t /\ (f = 0 \/ k.num \in {0, f}) \* the last part of the reply is the time since the call
   IN <<IF yes THEN [k EXCEPT !.left = ttl] ELSE k, <<IF yes THEN "renewed" ELSE "missing", k.num, 0>>>>
 
 BreakScript(k, t) == \* quorum-break.lua; t: None any holder; the reply is not 0 if the lock was broken

@@ -1,6 +1,6 @@
 -------------------------------------------------- MODULE QuorumTrace --------------------------------------------------
-\* Judges calls of the scripts of a quorum lock: each must follow the operator with which Quorum.tla takes the step.
-\* The module Steps is generated; traces/quorums.py writes it. The state has also kept: for how long the number lasts.
+\* Checks recorded calls of the scripts of a quorum lock: each must match the operator that Quorum.tla uses for it.
+\* traces/quorums.py generates the module Steps. The state also has kept: the time for which the number lasts.
 EXTENDS QuorumScripts, Sequences, TLC, Steps
 Result(s) ==
   CASE s.script = "quorum-acquire" ->
@@ -11,7 +11,7 @@ Result(s) ==
     [] s.script = "quorum-break" -> BreakScript(s.before, s.token)
     [] s.script = "quorum-inspect" -> InspectScript(s.before)
 \* A number lasts as long as a lease that relies on it, and until the server's clock has reached it. So a number that is
-\* minted after the last one has expired is still higher. `ahead`: by which time the stored number exceeds the clock.
+\* minted after the last one has expired is still higher. `ahead`: by how much the stored number exceeds the clock.
 Lasts(s) == s.after.kept >= Max(s.ttl, s.ahead)
 Kept(s, reply) ==
   LET same == s.after.kept = s.before.kept

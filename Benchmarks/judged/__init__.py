@@ -1,1 +1,1 @@
-"""Other lock software under the load, the faults and the judge of Interlock. `Benchmarks/judge.py` starts it."""
+"""Runs other lock software with the load, faults and judge of Interlock, for `Benchmarks/judge.py`."""

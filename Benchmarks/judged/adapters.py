@@ -1,7 +1,7 @@
-"""Each peer behind the same four calls. Runs in the virtual environment, which has the libraries.
+"""An adapter with the same four calls for each peer. Runs in the virtual environment, which has the libraries.
 
-An adapter returns what its library says. Whatever a library raises, except for a lost lock, is a call without effect or
-with an unknown effect.
+An adapter returns the result that its library reports. An exception, except for a lost lock, means that the call failed
+or that its effect is unknown.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from judged.plan import TTL_MS
 
-#: What any holder subtracts from a lease that its library did not shorten: 1 % and 2 ms, as Interlock and Redlock do.
+#: The margin that a holder subtracts from a lease if its library does not: 1% and 2 ms, as in Interlock and Redlock.
 MARGIN_MS = TTL_MS // 100 + 2
 #: redis-py's example for Sentinel, in seconds.
 SENTINEL_TIMEOUT = 0.1
@@ -38,20 +38,20 @@ class Locker(Protocol):
         """Returns False if the lock is lost, otherwise the end of the lease if the library states it, or None."""
 
     def release(self) -> bool:
-        """Returns whether the library says that the client still held the lock."""
+        """Returns whether the client still held the lock, according to the library."""
 
     def abandon(self) -> None:
-        """Stops whatever renews the lease in the background, as a pause of the process would."""
+        """Stops any renewal in the background, as a pause of the process would."""
 
 
 class Target(NamedTuple):
-    """Where a client finds its servers."""
+    """The servers of a client."""
 
     #: The servers, through relays if the topology has them, or the sidecar.
     ports: list[int]
     sentinels: list[int]
     primary: str
-    #: The program that speaks for libraries in Go.
+    #: The program that calls libraries in Go.
     program: str
 
 
@@ -105,7 +105,7 @@ class PythonRedisLock:
     """python-redis-lock."""
 
     def __init__(self, target: Target) -> None:
-        # Its waiters block in BLPOP for the whole wait, so a shorter time limit would interrupt them.
+        # Its waiters block in BLPOP for the whole wait, so a shorter timeout would interrupt them.
         self.client = clients_of(target, TTL_MS / 1000 + 1 if target.sentinels else None)[0]
         self.lock: Any = None
 
@@ -197,7 +197,7 @@ class Interlock:
         if lease is None:
             return None
         self.name, self.token = name, lease[0]
-        # The validity in the reply counts from the reply, but a caller may be stopped before it has read that.
+        # The validity counts from the reply, but a caller may be paused before it reads the reply.
         return Grant(None, lease[1])
 
     def extend(self) -> int | bool | None:
@@ -213,7 +213,7 @@ class Interlock:
 
 
 class GoLibrary:
-    """redsync or etcd's own client, in a process of its own that is killed and stopped with this one."""
+    """redsync or etcd's own client, in a child process that is killed and stopped together with this one."""
 
     def __init__(self, library: str, target: Target) -> None:
         words = {"library": library, "ttl": TTL_MS, "ports": [] if target.sentinels else target.ports}

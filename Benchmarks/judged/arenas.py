@@ -20,15 +20,15 @@ from rig.load import ROOT
 from rig.sentinels import NAME, REPLICAS, SentinelRig
 from rig.servers import Rig, Sidecar, free_port, wait_until
 
-#: The program for the libraries in Go, and where redsync's source is expected.
+#: The source of the program that calls libraries in Go, and the folder and version of redsync's source.
 GO_SOURCES = ROOT / "Benchmarks" / "judged" / "golocks"
 REDSYNC_VERSION = "v4.13.0"
 REDSYNC = ROOT / ".build" / f"redsync-{REDSYNC_VERSION}"
-#: Sidecars. Each serves every second client.
+#: The number of sidecars. Each serves every second client.
 SIDECARS = 2
-#: By the name of the peer: the replicas that a lease must reach.
+#: The number of replicas that must confirm a lease, by the name of the peer.
 WAITING_REPLICAS = {"interlock": REPLICAS, "interlock-no-wait": 0}
-#: A server that crashes comes back with every lock, as Redis's page on distributed locks asks.
+#: A server that crashes restarts with every lock, as Redis's page on distributed locks recommends.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
 #: As Redis's page on Sentinel recommends.
 SAFE_PRIMARY = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
@@ -62,17 +62,17 @@ class Arena:
             (self.rig.folder / "services.yaml").write_text(json.dumps(self.configuration()))
             self.sidecars = [self.rig.start_sidecar() for _ in range(SIDECARS)]
 
-    def target(self, place: int) -> list[Any]:
-        """Returns the `Target` of a client."""
+    def target(self, slot: int) -> list[Any]:
+        """Returns the `Target` of the client in a slot."""
         if self.sidecars:
-            return list(Target([self.sidecars[place % SIDECARS].port], [], "", ""))
+            return list(Target([self.sidecars[slot % SIDECARS].port], [], "", ""))
         return list(self.peers_target())
 
     def peers_target(self) -> Target:
         raise NotImplementedError
 
     def fault(self, plan: Plan) -> str:
-        """Returns what the judge calls the loss."""
+        """Returns the judge's name for the fault."""
         raise NotImplementedError
 
     def lose(self, plan: Plan) -> None:
@@ -91,7 +91,7 @@ class Arena:
             self.undo = lambda: self.network.set_reachable(gate, True)
 
     def restore(self) -> None:
-        """Makes the lost server reachable, and waits until it takes part again."""
+        """Makes the lost server reachable, and waits until it has rejoined."""
         undo, self.undo = self.undo, None
         if undo:
             undo()
@@ -170,7 +170,7 @@ class Sentinel(Arena):
 
 
 class QuorumRig(Rig):
-    """Independent Redis servers, each behind a relay. The first is also the sidecars' `redis.url`."""
+    """Independent Redis servers, each behind a relay, and one more as the sidecars' `redis.url`."""
 
     network: Network
 
@@ -182,7 +182,7 @@ class QuorumRig(Rig):
             self.start_server(number)
         for number, (port, target) in enumerate(zip(self.ports, self.server_ports, strict=True)):
             self.network.relay(port, target, f"redis-{number}")
-        # Limits and breakers need a Redis that is not lost.
+        # Limits and breakers need a Redis that no fault affects.
         self.main_port = free_port()
         start_durable(self, "redis-main", self.main_port)
 
@@ -262,7 +262,7 @@ class EtcdRig(Rig):
                 status = json.load(response)
             if status["header"]["member_id"] == status.get("leader"):
                 return number
-        raise OSError("no member is the leader")
+        raise OSError("no member of etcd is the leader")
 
     def member_of(self, source: int, destination: int) -> str | None:
         """Returns the name of the member that opened a connection between two ports of this machine."""
@@ -298,7 +298,7 @@ class EtcdClusterRig(EtcdRig):
 
 
 class Etcd(Arena):
-    """One member, which the faults hit like one Redis, or several, of which they hit the leader."""
+    """One member, with the faults of a single Redis, or several, of which the leader is lost."""
 
     rig: EtcdRig
 
@@ -323,7 +323,7 @@ class Etcd(Arena):
         wait_until(self.rig.is_healthy, "the return of the lost member", 60)
 
 
-#: By topology: the servers, and what is done to them.
+#: The servers and their faults, by topology.
 ARENAS: dict[str, tuple[type[Rig], type[Arena]]] = {
     "single": (SingleRig, Single),
     "sentinel": (SafeSentinelRig, Sentinel),
@@ -344,13 +344,13 @@ def go_program(peer: str) -> pathlib.Path:
 def build_go_program(peer: str, redsync: pathlib.Path) -> str | None:
     """Builds the client of a library in Go. Returns why that is impossible, or None."""
     if not shutil.which("go"):
-        return "there is no Go; `make bench-peers` installs it if it is available"
+        return "Go is not installed; `make bench-peers` installs it if a package is available"
     program = go_program(peer)
     if peer != "redsync":
         return etcd.go_build(GO_SOURCES, program, etcd.GO_PATH)
     if not (redsync / "redsync.go").exists():
         source = f"git clone --branch {REDSYNC_VERSION} https://github.com/go-redsync/redsync {redsync}"
-        return f"its source is missing; run `{source}`"
+        return f"redsync's source is missing; run `{source}`"
     path = program.with_suffix(".path")
     link = path / "src" / "github.com" / "go-redsync" / "redsync" / "v4"
     link.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One client process: takes locks, writes to what they guard, and records each call as `interlock bench` does.
+"""One client process. Acquires locks, writes to their resources, and records each call as `interlock bench` does.
 
 Each line reaches the file before the next call, because the client may be killed at any time.
 """
@@ -14,11 +14,11 @@ from typing import Any
 from judged.adapters import LOCKERS, MARGIN_MS, Locker, Target
 from judged.plan import TTL_MS, WAIT_MS, Job, jobs
 
-#: Seconds before the next call after one that failed.
+#: The pause after a failed call, in seconds.
 AFTER_FAILURE = 0.05
-#: A holder renews when this share of the lease has passed, and so does one whose grant took as long.
+#: The fraction of the lease after which a holder renews, also if the grant itself took this long.
 RENEW_AT = 1 / 3
-#: Leases of one client get consecutive numbers. No client has more in a part.
+#: The maximum number of leases of one client in a part. Each client numbers its leases consecutively.
 LEASES_OF_CLIENT = 1_000_000
 
 
@@ -40,7 +40,7 @@ class Client:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.number: int = options["client"]
-        self.place: int = options["place"]
+        self.slot: int = options["slot"]
         self.jobs = jobs(options["seed"], options["number"], self.number)
         self.locker: Locker = LOCKERS[options["peer"]](Target(*options["target"]))
         self.resource = Resource(options["resource"])
@@ -57,7 +57,7 @@ class Client:
             time.sleep(job.pause)
 
     def record(self, what: str, at: int | None = None, **fields: object) -> int:
-        """Returns the time of the event."""
+        """Records an event. Returns its time."""
         at = at or time.monotonic_ns()
         line = {"at": at, "what": what, "client": self.number, **fields}
         os.write(self.file, (json.dumps(line) + "\n").encode())
@@ -69,7 +69,7 @@ class Client:
 
     def work(self, job: Job) -> None:
         lease = {"lock": job.lock}
-        asked = self.record("acquire", sidecar=self.place, mode="exclusive", ttl=TTL_MS, wait=WAIT_MS, **lease)
+        asked = self.record("acquire", sidecar=self.slot, mode="exclusive", ttl=TTL_MS, wait=WAIT_MS, **lease)
         try:
             grant = self.locker.acquire(f"judged-{job.lock}", WAIT_MS)
         except Exception as error:
@@ -80,11 +80,11 @@ class Client:
         self.leases += 1
         granted = time.monotonic_ns()
         until = grant.until or asked + (TTL_MS - MARGIN_MS) * 1_000_000
-        # Without a fence, the time stands in for it in the history, and the resource refuses nobody.
+        # Without a fence, the history has the time instead, and the resource accepts every write.
         fence = granted if grant.fence is None else grant.fence
         self.record("granted", granted, lease=self.leases, fence=fence, valid=(until - asked) // 1_000_000)
         lease |= {"lease": self.leases}
-        # A lease may have begun at any time since the request, so a long wait uses it up.
+        # A lease may have begun at any time since the request, so it may be almost over after a long wait.
         if grant.until is None and granted - asked > RENEW_AT * TTL_MS * 1e6:
             renewed = self.renew(lease, until)
             if renewed is None:
@@ -106,7 +106,7 @@ class Client:
             return self.release(lease)
         end = time.monotonic() + job.hold
         time.sleep(min(job.hold, RENEW_AT * TTL_MS / 1000) / 2)
-        # A client that was stopped beyond its lease does not notice, and writes.
+        # A client that was stopped until after its lease does not notice, and still writes.
         self.write(lease, fence)
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, RENEW_AT * TTL_MS / 1000))
@@ -124,7 +124,7 @@ class Client:
 
     def renew(self, lease: dict[str, int], until: int) -> int | None:
         """Returns the end of the lease, or None if the holder must stop."""
-        asked = self.record("renew", sidecar=self.place, ttl=TTL_MS, **lease)
+        asked = self.record("renew", sidecar=self.slot, ttl=TTL_MS, **lease)
         try:
             renewed = self.locker.extend()
         except Exception as error:
@@ -138,7 +138,7 @@ class Client:
         return until
 
     def release(self, lease: dict[str, int]) -> None:
-        self.record("release", sidecar=self.place, **lease)
+        self.record("release", sidecar=self.slot, **lease)
         try:
             was_held = self.locker.release()
         except Exception as error:

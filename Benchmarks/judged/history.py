@@ -1,4 +1,4 @@
-"""Puts the records of a part into one history, and has `interlock bench check` judge it."""
+"""Merges the records of a part into one history, which `interlock bench check` judges."""
 
 import itertools
 import json
@@ -24,11 +24,11 @@ RULES = {
     # Otherwise the judge would excuse every failover.
     "keepsLocks": True,
 }
-#: What ends a call.
+#: The events that end a call.
 ENDINGS = {"granted", "renewed", "released", "refused", "failed", "unknown"}
-#: The first words of a call.
+#: The events that begin a call.
 CALLS = {"acquire", "renew", "release"}
-#: The judge lists this many violations.
+#: The maximum number of violations that the judge lists.
 LISTED = 100
 CONFLICT = re.compile(r"begins while lease (\d+)")
 

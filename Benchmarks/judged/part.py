@@ -1,4 +1,4 @@
-"""One part of the comparison: one peer loses one server, on fresh servers, and the judge reads what its clients saw."""
+"""One part of the comparison: one peer loses one server, on fresh servers, and the judge checks its history."""
 
 import concurrent.futures
 import gzip
@@ -19,11 +19,11 @@ from judged.relay import Network, Resources
 from rig.load import PACKAGES, PYTHON
 from rig.servers import Rig
 
-#: Seconds within which all clients must be ready.
+#: The time within which all clients must be ready, in seconds.
 START = 60
-#: Seconds after the end within which each client must have ended its last call.
+#: The time after the end within which each client must finish its last call, in seconds.
 END = 15
-#: The number of the loss of the server among the faults. Those of clients follow.
+#: The fault number of the server's loss. The faults of clients follow.
 SERVER_FAULT = 0
 
 
@@ -36,7 +36,7 @@ class Part:
         self.plan = plan(seed, number)
         self.resources = Resources(CLIENTS)
         self.socket = rig.folder / "resource.sock"
-        #: By the place of the client, which its replacement takes over.
+        #: The number and process of each client, by slot. A replacement takes over the slot.
         self.clients: dict[int, tuple[int, subprocess.Popen[Any]]] = {}
         self.files: dict[int, pathlib.Path] = {}
         self.killed_at: dict[int, int] = {}
@@ -49,8 +49,8 @@ class Part:
         """Returns the history."""
         self.network.serve_resources(self.socket, self.resources)
         self.arena.start()
-        for place in range(CLIENTS):
-            self.start_client(place, place)
+        for slot in range(CLIENTS):
+            self.start_client(slot, slot)
         if not self.resources.all_ready.wait(START):
             raise SystemExit(f"peers: a client of {self.peer} was not ready within {START} s: {self.errors()}")
         self.begin = time.monotonic_ns()
@@ -79,24 +79,24 @@ class Part:
             self.events.append({"at": at, "what": what, **fields})
         return at
 
-    def start_client(self, place: int, number: int) -> None:
+    def start_client(self, slot: int, number: int) -> None:
         path = self.rig.folder / f"client-{number}.jsonl"
         options = {
             "client": number,
-            "place": place,
+            "slot": slot,
             "seed": self.seed,
             "number": self.number,
             "peer": self.peer,
-            "target": self.arena.target(place),
+            "target": self.arena.target(slot),
             "resource": str(self.socket),
             "file": str(path),
         }
         file = self.rig.folder / f"client-{number}.json"
         file.write_text(json.dumps(options))
         self.files[number] = path
-        # Its own group, because signals go to it and to its program in Go.
+        # A process group, so that signals also reach the client's Go program.
         process = self.rig.start(f"client-{number}", PYTHON, "-m", "judged.client", file, cwd=PACKAGES, process_group=0)
-        self.clients[place] = (number, process)
+        self.clients[slot] = (number, process)
 
     def fault_client(self, fault_number: int, fault: ClientFault) -> None:
         self.wait(fault.at)
@@ -132,7 +132,7 @@ class Part:
             try:
                 failed = process.wait(max(0, until - time.monotonic())) != 0
             except subprocess.TimeoutExpired:
-                # The judge reports the call that it did not end.
+                # The judge reports the unfinished call.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             self.rig.processes.remove(process)
@@ -140,9 +140,9 @@ class Part:
                 raise SystemExit(f"peers: a client of {self.peer} failed: {self.errors()}")
 
     def errors(self) -> str:
-        """Returns the last line that any client wrote to its log."""
+        """Returns the last line of the first client log that has one."""
         logs = [log.read_text().strip() for log in sorted(self.rig.folder.glob("client-*.log"))]
-        return next((log.splitlines()[-1] for log in logs if log), "its log is empty")
+        return next((log.splitlines()[-1] for log in logs if log), "no client wrote to its log")
 
     def history(self) -> list[Event]:
         parts = [self.events, [json.loads(line) for line in self.resources.lines]]
@@ -177,6 +177,6 @@ def run(peer: str, topology: str, seed: int, number: int, histories: pathlib.Pat
 
 
 def resume(rig: Rig) -> None:
-    """Resumes stopped processes, so that they end when they are asked to."""
+    """Resumes stopped processes, so that they can handle the signal to exit."""
     for process in rig.processes:
         process.send_signal(signal.SIGCONT)

@@ -1,9 +1,9 @@
-"""What happens in one part of the comparison. A seed and a number decide it, so that every peer meets the same."""
+"""The faults and the load of one part. A seed and a number determine them, so that they are the same for every peer."""
 
 import random
 from typing import NamedTuple
 
-#: Ways to lose a server: SIGKILL, SIGSTOP, or no byte passes between it and those that must reach it.
+#: The ways to lose a server: SIGKILL, SIGSTOP, or a network partition.
 LOSSES = ("killed", "stopped", "partitioned")
 #: The lease, in milliseconds. etcd has none below 2 s.
 TTL_MS = 2_000
@@ -11,7 +11,7 @@ TTL_MS = 2_000
 WAIT_MS = 2_000
 #: Client processes, and the locks that they share. Each client has one more lock, which no other client takes.
 CLIENTS, LOCKS = 8, 4
-#: The share of jobs with the client's own lock, and of those that renew, overstay and forget.
+#: The fractions of jobs that use the client's own lock, and that renew, overstay and forget.
 OWN, RENEW, OVERSTAY, FORGET = 0.2, 0.01, 0.005, 0.0025
 #: Redis servers of a quorum, as pottery and Redis's page on distributed locks recommend, and members of etcd.
 SERVERS, MEMBERS = 5, 3
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a client does with a lock. Times are seconds."""
+    """One use of a lock by a client. Times are seconds."""
 
     lock: int
     #: `release`, `renew` (until the hold is over), `overstay` (writes after the lease has ended) or `forget`.
@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 
 def plan(seed: int, number: int) -> Plan:
-    """Returns the faults of failover `number`, which counts from 0."""
+    """Returns the faults of the failover with this number, which counts from 0."""
     draw = random.Random(f"faults {seed} {number}")
     lost_at = draw.uniform(4, 6)
     restored_at = lost_at + draw.uniform(5, 8)

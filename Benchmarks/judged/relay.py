@@ -1,4 +1,4 @@
-"""Relays that can hold back every byte, and the resources that the locks guard. Both run in one thread."""
+"""Relays that can block all traffic, and the resources that the locks guard. Both run in one thread."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ class Network:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        #: By server: set while bytes pass to and from it.
+        #: By server, an event that is set while its traffic passes.
         self.gates: dict[str, asyncio.Event] = {}
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ async def all_open(gates: list[asyncio.Event]) -> None:
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gates: list[asyncio.Event]) -> None:
-    """Copies bytes until either side closes. A closed gate holds them back, and the end, too."""
+    """Copies bytes until either side closes. A closed gate blocks the bytes, and also the close."""
     with contextlib.suppress(OSError):
         while data := await reader.read(CHUNK):
             await all_open(gates)
@@ -98,7 +98,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gates
 
 
 class Resources:
-    """What the locks guard: each accepts a write unless it has accepted one with a higher fence."""
+    """The resources that the locks guard. Each accepts a write unless it has accepted one with a higher fence."""
 
     def __init__(self, clients: int) -> None:
         self.missing = clients

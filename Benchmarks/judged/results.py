@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from judged.settings import PEERS, TOPOLOGIES, unsupported
 
 USAGE = 64
-#: Increases when parts stop being comparable with older ones.
+#: The version of the results. It increases when parts are no longer comparable with older ones.
 FORMAT = 2
 Result = dict[str, Any]
 COLUMNS = (
@@ -27,12 +27,12 @@ COLUMNS = (
     "longest wait, s",
     "without a grant: median, longest, s",
 )
-#: The columns that add up.
+#: The figures that are added up.
 SUMS = ("grants", "two_holders", "not_notified", "lost", "stale_writes", "stale_writes_refused", "never_released")
 
 
 class Key(NamedTuple):
-    """A part. Its order is the order of a run: every peer first, then the next failover."""
+    """A part. Keys sort in the order of a run: one failover of every peer, then the next."""
 
     number: int
     topology: str
@@ -80,7 +80,7 @@ class Results:
         return [key for key in wanted if not self.path(key).exists()]
 
     def other_seed(self, seed: int) -> int | None:
-        """Returns the seed of the results if it is another one, or None."""
+        """Returns the seed of results with a different seed, or None."""
         return next((one["seed"] for one in self.load() if one["seed"] != seed), None)
 
     def save(self, key: Key, seed: int, figures: Result) -> None:
@@ -154,11 +154,11 @@ def ranking(results: Iterable[Result], topology: str) -> list[list[str]]:
     """Returns the peers of a topology from the safest. Peers share a place unless they differ in kind: no two holders
     at all, fewer than one pair per failover, or more; then no stale write accepted, or some. Finer steps would differ
     from run to run. A peer that granted nothing comes last, because it showed nothing."""
-    places: dict[tuple[int, bool], list[str]] = {}
+    ranks: dict[tuple[int, bool], list[str]] = {}
     for (one, peer), figures in totals(results).items():
         if one == topology:
-            places.setdefault((step(figures), figures["stale_writes"] > 0), []).append(peer)
-    return [places[place] for place in sorted(places)]
+            ranks.setdefault((step(figures), figures["stale_writes"] > 0), []).append(peer)
+    return [ranks[rank] for rank in sorted(ranks)]
 
 
 def step(figures: Result) -> int:

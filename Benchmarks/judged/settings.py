@@ -1,4 +1,4 @@
-"""The settings of each peer, and where they come from. The table's page prints them."""
+"""The settings of each peer, and their sources. docs/internals/peers.md lists them."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Peer(NamedTuple):
     title: str
     fence: str
     topologies: tuple[str, ...]
-    #: By topology, or "" for all.
+    #: The settings by topology; "" for all topologies.
     settings: dict[str, str]
 
 
@@ -114,8 +114,8 @@ def unsupported(peer: str, topology: str) -> str | None:
     if peer == "etcd":
         return "etcd has no primary and replicas"
     if peer == "interlock-no-wait":
-        return "the setting is for replicas"
-    return "it has no quorum"
+        return "`wait_replicas` needs replicas"
+    return "the library does not support quorums"
 
 
 def settings_lines() -> list[str]:

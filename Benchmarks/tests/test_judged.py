@@ -165,7 +165,7 @@ class ResultsTest(unittest.TestCase):
         runs = [[result("redis-py", 0, two_holders=holders)] for holders in (1, 2)]
         self.assertIn("|redis-py `Lock`|no|1|10|1 / 2|", markdown(*runs))
 
-    def test_peers_share_a_place_unless_they_differ_in_kind(self) -> None:
+    def test_peers_share_a_rank_unless_they_differ_in_kind(self) -> None:
         parts = [
             *(result("redis-py", number, two_holders=3) for number in range(2)),
             *(result("python-redis-lock", number, two_holders=5) for number in range(2)),
@@ -174,8 +174,8 @@ class ResultsTest(unittest.TestCase):
             result("etcd", 0, two_holders=0),
             result("interlock", 0, two_holders=0),
         ]
-        places = [["interlock", "etcd"], ["pottery"], ["redsync"], ["redis-py", "python-redis-lock"]]
-        self.assertEqual(ranking(parts, "single"), places)
+        ranks = [["interlock", "etcd"], ["pottery"], ["redsync"], ["redis-py", "python-redis-lock"]]
+        self.assertEqual(ranking(parts, "single"), ranks)
 
     def test_a_peer_that_granted_nothing_comes_last(self) -> None:
         parts = [{**result("etcd", 0, two_holders=0), "grants": 0}, result("redis-py", 0, two_holders=9)]

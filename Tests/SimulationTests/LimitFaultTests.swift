@@ -146,11 +146,11 @@ struct LimitFaultTests {
         #expect(grantCount(1, on: stage) == 1)
     }
 
-    @Test("A refunded call of a time from which the clock was set back does not keep later calls in a sliding window")
+    @Test("After the clock was set back, a refunded call in the future does not keep later calls in a sliding window")
     func clockSetBackAfterARefund() throws {
         let stage = Stage(services: [Self.service(.sliding, limit: 2, window: .seconds(10))])
         #expect(grantCount(1, on: stage) == 1)
-        // As refund.lua leaves the log.
+        // Changes the log as refund.lua does.
         let refund = """
             local entry = redis.call('HGET', KEYS[1], '1')
             return redis.call('HSET', KEYS[1], '1', (string.gsub(entry, ':1$', ':0')), 'total', '0')

@@ -341,13 +341,13 @@ struct LockFaultTests {
         #expect((55_000...60_000).contains(shorter))
     }
 
-    @Test("On a quorum, the fence of a renewed lease is kept for as long as the lease, even if that is fence_lifetime")
+    @Test("On a quorum, the fence of a renewed lease lasts at least as long as the lease, even for fence_lifetime")
     func fenceOfRenewedLease() throws {
         let stage = Stage(quorum: 3, locks: LockSettings(fenceLifetime: .seconds(60)))
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 60_000)))?.lease)
         stage.run(milliseconds: 20_000)
         guard case .renewed? = stage.result(of: stage.renew(lease, ttlMilliseconds: 60_000)) else {
-            return #expect(Bool(false), "not extended")
+            return #expect(Bool(false), "the renewal failed")
         }
         stage.run(milliseconds: 100)
         for host in stage.quorum {

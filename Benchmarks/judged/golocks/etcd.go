@@ -20,7 +20,7 @@ type etcdLock struct {
 	mutex   *concurrency.Mutex
 }
 
-// The patience for one short request.
+// The timeout of a request that does not wait for a lock.
 const etcdTimeout = 2 * time.Second
 
 func newEtcdLock(t target) locker {
@@ -111,7 +111,7 @@ func (l *etcdLock) extend(begin time.Time) answer {
 func (l *etcdLock) release() answer {
 	ctx, cancel := short()
 	defer cancel()
-	// Unlock deletes the key, whether or not it is still there. A session that has ended may have left its lease.
+	// Unlock succeeds even if the key no longer exists. The lease may exist longer than its session, so check it.
 	if !l.hasSession() {
 		left, err := l.client.TimeToLive(ctx, l.session.Lease())
 		if err != nil {

@@ -1,8 +1,8 @@
 // One client of redsync or of etcd's own lock. It reads one JSON command per line and answers each with one line.
 // Its first line says that it is ready.
 //
-// A validity counts from the moment at which the command was read. redsync needs the build tag of that name, because its
-// source may be missing.
+// A validity counts from when the command was read. redsync is behind the build tag `redsync`, because its source may
+// be missing.
 package main
 
 import (
@@ -39,7 +39,7 @@ type locker interface {
 	acquire(name string, wait time.Duration, begin time.Time) answer
 	extend(begin time.Time) answer
 	release() answer
-	// Stops whatever renews the lease in the background, as the death or a pause of the process would.
+	// Stops any renewal in the background, as the death or a pause of the process would.
 	abandon()
 }
 
@@ -47,7 +47,7 @@ func failed(err error) answer { return answer{Result: "failed", Reason: err.Erro
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// By the name of the library.
+// The constructors of the lockers, by the name of the library.
 var lockers = map[string]func(target) locker{"etcd": newEtcdLock}
 
 func main() {
@@ -57,7 +57,7 @@ func main() {
 	}
 	create, found := lockers[t.Library]
 	if !found {
-		log.Fatalf("no library %q", t.Library)
+		log.Fatalf("unknown library %q; expected etcd, or redsync in a build with the tag redsync", t.Library)
 	}
 	lock := create(t)
 	answers := json.NewEncoder(os.Stdout)

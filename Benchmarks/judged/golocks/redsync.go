@@ -15,7 +15,7 @@ import (
 
 func init() { lockers["redsync"] = newRedsyncLock }
 
-// The share of the TTL within which redsync expects an answer of a server; its default.
+// The fraction of the TTL within which a server must reply: redsync's default.
 const timeoutFactor = 0.05
 
 type redsyncLock struct {

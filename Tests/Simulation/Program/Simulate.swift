@@ -59,7 +59,7 @@ struct Simulate: ParsableCommand {
 
     @Option(
         parsing: .upToNextOption,
-        help: ArgumentHelp("Plant a bug: replace the first text with the second one in the scripts.", valueName: "text"))
+        help: ArgumentHelp("Plant a bug: replace the first text with the second in each script.", valueName: "text"))
     var replace: [String] = []
 
     @Flag(help: "Print everything that Redis reads and writes.")
@@ -78,7 +78,9 @@ struct Simulate: ParsableCommand {
             throw ValidationError("--operations: expected 1 to 1000000, got \(operations)")
         }
         guard history == nil || seed != nil else { throw ValidationError("--history needs --seed") }
-        guard replace.isEmpty || replace.count == 2 else { throw ValidationError("--replace needs the old and the new text") }
+        guard replace.isEmpty || replace.count == 2 else {
+            throw ValidationError("--replace: expected 2 texts, the old and the new one, got \(replace.count)")
+        }
         guard !shrink || seed != nil else { throw ValidationError("--shrink needs --seed") }
         guard !shrink || replace.isEmpty else { throw ValidationError("--shrink cannot plant the bug of --replace") }
     }
@@ -140,7 +142,7 @@ struct Simulate: ParsableCommand {
     }
 }
 
-/// A file that receives lines. Reports the first failed write when it is closed.
+/// A text file that is written line by line. `close` reports whether a write failed.
 private final class LineFile {
     private let path: String
     private let file: UnsafeMutablePointer<FILE>

@@ -244,7 +244,7 @@ package final class World {
         }
     }
 
-    /// Plants a bug: replaces text in the scripts that servers load from now on.
+    /// Plants a bug: replaces text in each script that a server loads from now on.
     package func replaceInScripts(_ old: String, with new: String) {
         let edit = ScriptEdit(old: old, new: new)
         scriptEdit = edit
@@ -254,7 +254,7 @@ package final class World {
     /// Whether any script that ran had the text to replace.
     package var hasReplacedInScripts: Bool { scriptEdit?.isApplied == true }
 
-    /// Passes each call of a script to `report` as a line of JSON, and before its first call the script's source.
+    /// Passes each call of a script to `report` as a line of JSON, preceded by the script's source at its first call.
     package func traceScripts(_ report: @escaping (String) -> Void) {
         var digests: Set<String> = []
         for host in state.machines.hosts + state.quorum {

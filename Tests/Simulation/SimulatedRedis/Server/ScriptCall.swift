@@ -1,4 +1,4 @@
-/// One call of a script: what it received and returned, and its keys before and after.
+/// One call of a script: its arguments, its reply, and its keys before and after.
 package struct ScriptCall {
     /// The SHA-1 digest of the source, in hexadecimal.
     let digest: Bytes
@@ -24,8 +24,8 @@ package struct ScriptCall {
 
     /// The call as a JSON object on one line.
     ///
-    /// Each byte of a string becomes the character with its number, so that no two strings look alike. Times at which
-    /// keys expire are Unix times in milliseconds.
+    /// Each byte of a string becomes the character with its number, so that different strings stay different. The
+    /// times at which keys expire are Unix times in milliseconds.
     package func json(server: String) -> String {
         var line = JSONLine()
         line.text += "{\"server\":\"\(server)\",\"script\":\"\(digest.text)\",\"time\":\(microseconds),\"keys\":"
@@ -45,7 +45,7 @@ package struct ScriptCall {
         return line.text + "}"
     }
 
-    /// The script's source as a JSON object on one line, which readers of its calls need.
+    /// The script's source as a JSON object on one line, from which readers of the calls get the script's name.
     package var sourceJSON: String {
         var line = JSONLine()
         line.text += "{\"script\":\"\(digest.text)\",\"source\":"

@@ -1,4 +1,4 @@
-/// A change of the scripts that clients load, which plants a bug without building the program again.
+/// An edit of the scripts that clients load. Plants a bug without a rebuild.
 package final class ScriptEdit {
     private let old, new: [UInt8]
     /// Whether any script had the old text.

@@ -29,9 +29,9 @@ package final class SimulatedServer {
     package var isReplicaReadOnly = true
     /// Receives the changes of each command, if the server has `replication`.
     package var onUpdate: ((ReplicationUpdate) -> Void)?
-    /// Text to replace in the scripts that clients load, which keep their digests; `nil` runs them unchanged.
+    /// An edit of each script that a client loads, which keeps the script's digest; `nil` leaves scripts unchanged.
     package var scriptEdit: ScriptEdit?
-    /// Receives each call of a script, after it ran.
+    /// Receives each call of a script, after the script has run.
     package var onScriptCall: ((ScriptCall) -> Void)?
     /// Runs a closure after this many microseconds; `nil` if the server has no timers. `WAIT` then never times out.
     package var schedule: ((Int64, @escaping () -> Void) -> Void)?
