@@ -41,7 +41,8 @@ def step(call: Call, rules: list[Rule], most: list[int], reply: object, **parts:
             limit, window, old["n"] = limit // factor, window // factor, old["n"] // factor
             if new["n"] % factor:
                 new["rep"] = ["part"]
-            new["n"] = clip(new["n"] // factor)
+            # As far as the debt before may go: see below.
+            new["n"] = clip(new["n"] // factor, 1 - 2 * FAR, 2 * FAR - 1)
             debt = abs(old["n"]) + (units + rule.cap + 1) * window
             if debt >= 2 * FAR or debt // limit > FAR:
                 raise SkippedError("numbers of more than 31 bits")

@@ -66,12 +66,15 @@ LATE = call("refund", [0, 1, MS - 50, 3, 200, 3], text("1", 149), text("1", 149)
 GRANT = call("refund", [1, 1, NOW - 9, 2, 100, 2], log(1, [(9, 2), (3, 1)], 90), log(1, [(9, 1), (3, 1)], 90), 1)
 RECOVERED = call("refund", [2, 1, NOW + 60_000, 10, 1000, 2], cells(90_000, 90), cells(30_000, 30), 1)
 PEEK = call("peek", [0, 3, 3, 200], text("3", 49), text("3", 49), [3, 50, 50_000])
+# After a large clock step, the debt has more than 30 bits.
+FAR_DEBT = text(f"{NOW + 150_000_000}:{RULE}1", 150)
+FAR_PEEK = call("peek", [2, 2, 10, 1000], FAR_DEBT, FAR_DEBT, [3, 151, 151_000])
 THROTTLE = call("throttle", [2, 10, 1_000_000, 1], cells(50_000, 50), cells(150_000, 150), [0, 2, 0, -1, 1])
 LIMITED = call("throttle", [2, 10, 1_000_000, 1], cells(150_000, 150), cells(150_000, 150), [1, 2, 0, 1, 1])
 FULL = {"error": "OOM command not allowed when used memory > 'maxmemory'."}
 MEMORY = dataclasses.replace(FIRST, after=[None], reply=FULL)
 LEGAL = [FIRST, NEXT, REFUNDED, REFUSED, BATCH, EACH, EXPIRED, BACK, EMPTY, CELLS, DAY, CREDIT, LATE, GRANT, RECOVERED,
-         PEEK, THROTTLE, LIMITED, MEMORY]  # fmt: skip
+         PEEK, FAR_PEEK, THROTTLE, LIMITED, MEMORY]  # fmt: skip
 
 
 def after(right: Call, *keys: Any) -> Call:
